@@ -1,5 +1,5 @@
 //! Measures how often intervals hold for bursts, incidents and heavy tails when few splits are read. This is the
-//! calibration of [`Room`](tidemill_sampling::Room).
+//! calibration of [`UnlikeSplitMargin`](tidemill_sampling::UnlikeSplitMargin).
 //!
 //! `cargo run --release -p tidemill-sampling --example bursts -- [RUNS] [--without-room] [--only TEXT]`
 //!

@@ -1,11 +1,12 @@
-//! How often intervals hold the exact answer: the calibration study.
+//! The calibration study: measures how often intervals contain the exact answer.
 //!
 //! `cargo run --release -p tidemill-sampling --example calibrate -- [RUNS] [--plot FILE.svg] [--confidence 0.95] [--even]`
 //!
-//! Of each shape data of 200, 2,000 and 20,000 splits is made; the order is drawn anew in each of RUNS (2,000 by default),
-//! and at 1, 5, 20, 50, 70 and 90 % of the splits each interval is compared with the exact answer. After 100 runs the data is made
-//! anew as well: of one set of data the coverage is a little above or below for good. All seeds are fixed: equal
-//! arguments give equal tables. A share of 2,000 runs near 95 % has itself a standard error of half a percent.
+//! The study generates data of 200, 2,000 and 20,000 splits for each shape. Each of RUNS (2,000 by default)
+//! draws a new order, and compares each interval with the exact answer at 1, 5, 20, 50, 70 and 90 % of the
+//! splits. After 100 runs it generates new data as well: one set of data has a coverage that is always
+//! slightly too high or too low. All seeds are fixed: equal arguments give equal tables. A share of 2,000
+//! runs near 95 % has itself a standard error of half a percent.
 
 use std::fmt::Write as _;
 use std::{env, fs, thread};
@@ -15,7 +16,7 @@ use tidemill_sampling::{
     SumsByCell, ValueSummary, cell_of_split,
 };
 
-/// After how many runs the data is made anew.
+/// Number of runs with the same data.
 const RUNS_OF_DATA: u64 = 100;
 const COUNTS: [usize; 3] = [200, 2_000, 20_000];
 const SHARES: [f64; 6] = [0.01, 0.05, 0.2, 0.5, 0.7, 0.9];
@@ -40,7 +41,7 @@ const SHAPES: [&str; 17] = [
     "one split unlike",
 ];
 
-/// Shapes whose data is of another stream of random numbers, so that the others' is what it was before there were these.
+/// Shapes with a random stream of their own, so that adding them did not change the data of the others.
 const SEPARATELY_SEEDED_SHAPES: [&str; 7] = [
     "a day of thirty",
     "two days of sixty",
@@ -51,7 +52,7 @@ const SEPARATELY_SEEDED_SHAPES: [&str; 7] = [
     "in half of the splits",
 ];
 
-/// SplitMix64, and what is drawn from it.
+/// A SplitMix64 generator, and the distributions drawn from it.
 struct Random(u64);
 
 impl Random {
@@ -63,7 +64,7 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    /// Above 0 and below 1.
+    /// Returns a number above 0 and below 1.
     fn unit(&mut self) -> f64 {
         ((self.word() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
     }
@@ -89,7 +90,7 @@ fn add(held: &mut GroupRows, value: f64, other: f64) {
     }
 }
 
-/// A group's rows in the split at `index` of `count`, which has `rows` rows of all groups.
+/// Returns a group's rows in the split at `index` of `count`, which has `rows` rows of all groups.
 fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Random) -> GroupRows {
     let place = (index as f64 + 0.5) / count as f64;
     let odd_one = index == count * 37 / 100;
@@ -97,7 +98,7 @@ fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Rando
         |from: f64, length: f64| f64::from(u8::from((from..from + length).contains(&place)));
     let share = match SHAPES[shape] {
         "shuffled" => 0.2,
-        // The rate grows, in thirty days with more by day than by night.
+        // The rate grows over thirty days, and is higher by day than by night.
         "sorted by time" => {
             0.05 + 0.25 * place + 0.04 * (place * 30.0 * std::f64::consts::TAU).sin()
         }
@@ -105,7 +106,7 @@ fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Rando
         "a day of thirty" | "lognormal, of a day" => within(17.0 / 30.0, 1.0 / 30.0),
         "two days of sixty" => within(0.2, 1.0 / 60.0) + within(0.71, 1.0 / 60.0),
         "an hour of each day" => f64::from(u8::from((place * 720.0) as u32 % 24 == 13)),
-        // And one row of five hundred elsewhere.
+        // One row in five hundred is elsewhere.
         "mostly on a day" => 0.002 + 0.998 * within(17.0 / 30.0, 1.0 / 30.0),
         "sorted by key, 0.5 %" => within(0.613, 0.005),
         "sorted by key, 1 %" => within(0.613, 0.01),
@@ -133,7 +134,7 @@ fn group(shape: usize, index: usize, count: usize, rows: u32, random: &mut Rando
     held
 }
 
-/// A group that is in this share of the splits, with one to four rows.
+/// Returns the rows of a group that is in this share of the splits, with one to four rows.
 fn few(share: f64, random: &mut Random) -> GroupRows {
     if random.unit() >= share {
         return NONE;
@@ -150,9 +151,9 @@ struct Data {
     bytes: Vec<f64>,
     /// Number of rows of all groups, for each split.
     rows: Vec<f64>,
-    /// Of each split, for each shape.
+    /// The group's rows, for each split and shape.
     held: Vec<[GroupRows; SHAPES.len()]>,
-    /// The exact answers: for each shape of each estimator.
+    /// The exact answers, for each shape and estimator.
     exact: Vec<[f64; 4]>,
 }
 
@@ -183,7 +184,7 @@ fn data(count: usize, number: u64, is_even: bool) -> Data {
     Data { bytes, rows: all_rows, held, exact }
 }
 
-/// What became of the runs of one estimator, of one shape, count of splits and share.
+/// The results of the runs of one estimator, for one shape, split count and share.
 #[derive(Default, Clone)]
 struct EstimatorOutcome {
     held: u32,
@@ -191,7 +192,7 @@ struct EstimatorOutcome {
     bounds: u32,
     few: u32,
     flat: u32,
-    /// Half the interval's width, and the error, over the exact answer.
+    /// Half the interval's width, and the error, relative to the exact answer.
     widths: Vec<f64>,
     errors: Vec<f64>,
 }
@@ -226,13 +227,13 @@ impl EstimatorOutcome {
         self.bounds + self.few + self.flat
     }
 
-    /// Percent of the runs with bounds whose bounds held.
+    /// Returns the percentage of the runs with bounds whose bounds held.
     fn coverage(&self) -> f64 {
         100.0 * f64::from(self.held) / f64::from(self.bounds)
     }
 }
 
-/// For each share and shape of each estimator.
+/// The results for each share, shape and estimator.
 type Outcomes = Vec<Vec<[EstimatorOutcome; 4]>>;
 
 fn empty() -> Outcomes {
@@ -345,7 +346,7 @@ fn median(values: &mut [f64]) -> f64 {
     *values.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
-/// A share in percent, with as many digits as tell something.
+/// Formats a share in percent with significant digits only.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let digits = if percent >= 9.95 {
@@ -366,7 +367,7 @@ fn thousands(count: usize) -> String {
     }
 }
 
-/// One row for each shape, count of splits and share.
+/// Returns the table, with one row for each shape, split count and share.
 fn table(studies: &mut [(usize, Outcomes)], least: f64) -> String {
     let mut table = String::from("| data | splits | read |");
     for estimator in ESTIMATORS {
@@ -416,7 +417,7 @@ const STYLE: &str = "
   }
 ";
 
-/// A dot for each count of splits and share, where a tenth of the runs had bounds; by shape and estimator.
+/// Plots a dot for each split count and share with bounds in a tenth of the runs; by shape and estimator.
 fn plot(studies: &[(usize, Outcomes)]) -> String {
     const LEAST: f64 = 80.0;
     let (left, top, lane) = (190.0, 56.0, 13.0);

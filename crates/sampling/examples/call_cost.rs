@@ -1,4 +1,4 @@
-//! What an interval takes, and an order.
+//! Measures the time of an interval and of an order.
 //!
 //! `cargo run --release -p tidemill-sampling --example call_cost`
 
@@ -27,7 +27,7 @@ fn main() {
     println!("an index of the order of {count}: {:.0} ns", order / count as f64);
     for read in [40, 1_000] {
         let mut sample = SplitSample::new(count, count as f64, 0.95);
-        // A group that is everywhere, of two quantities, one whose values are skewed, one in a short run, and one in few splits.
+        // Groups: everywhere, with two quantities, with skewed values, in a short run, and in few splits.
         let mut series: [SumsByCell; 5] = Default::default();
         let mut seen = [read as u64, read as u64, read as u64, 0, 0];
         for (number, index) in SamplingOrder::new(count, 7).take(read).enumerate() {

@@ -1,9 +1,10 @@
-//! By how many splits an order is off in a run of the input: what intervals count at the ends of runs.
+//! Measures the error in the number of splits read in a run of the input, which intervals use for the ends of
+//! runs.
 //!
 //! `cargo run --release -p tidemill-sampling --example runs`
 //!
-//! Of 1,810 and 8,000 splits shares from 5 to 98 % are read, in 300 orders each. For runs of 20, 60 and 250 splits the variance is
-//! printed of the number of their splits that were read, about the share of them.
+//! The program reads shares from 5 to 98 % of 1,810 and 8,000 splits, in 300 orders each. For runs of 20, 60
+//! and 250 splits, it prints the variance of the number of their splits that were read, around their share.
 
 use tidemill_sampling::SamplingOrder;
 
@@ -20,7 +21,7 @@ fn main() {
     }
 }
 
-/// The variance over orders and places of the run.
+/// Returns the variance over orders and positions of the run.
 fn variance(count: usize, run: usize, share: f64) -> f64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let taken = (share * count as f64) as usize;

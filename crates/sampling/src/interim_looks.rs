@@ -1,19 +1,20 @@
-//! When to look whether an answer is precise enough, and with which confidence.
+//! The schedule of looks at an answer's precision, and the confidence of each look.
 //!
-//! Whoever looks again and again, and stops at the first interval that is narrow enough, stops too often where the
-//! interval happens to be wrong: each look is another chance. So looks are few (each after half as many splits
-//! again), and the probability of an error is spent over them: the k-th has 6/(π²k²) of it, the sum of which
-//! over all k is 1. By Bonferroni's inequality the probability that any of the looks' intervals fails to hold the
-//! answer is at most 1 − confidence, whenever one stops.
+//! A run that looks repeatedly and stops at the first interval that is narrow enough stops too often when the
+//! interval happens to be wrong: each look is another chance. So looks are few (each after half as many
+//! splits again), and the error probability is spent over them: look `k` gets 6/(π²k²) of it, whose sum over
+//! all k is 1. By Bonferroni's inequality, the probability that any look's interval misses the answer is at
+//! most 1 − confidence, whenever the run stops.
 
 use std::f64::consts::PI;
 
-/// After how many splits the `look`th look is taken, from 1 on: 16, 24, 36, 54, 81, 122, …
+/// Returns the number of splits after which look number `look` is taken, counted from 1: 16, 24, 36, 54, 81,
+/// 122, …
 ///
 /// ```
-/// use tidemill_sampling::look_splits;
+/// use tidemill_sampling::splits_before_look;
 ///
-/// assert_eq!([1, 2, 3, 4, 5, 6].map(look_splits), [16, 24, 36, 54, 81, 122]);
+/// assert_eq!([1, 2, 3, 4, 5, 6].map(splits_before_look), [16, 24, 36, 54, 81, 122]);
 /// ```
 pub fn splits_before_look(look: u32) -> u64 {
     let mut splits = 16_u64;
@@ -25,8 +26,8 @@ pub fn splits_before_look(look: u32) -> u64 {
     splits
 }
 
-/// The confidence that the intervals of the `look`th look, from 1 on, are computed with, so that with
-/// probability `confidence` those of all looks hold the answer.
+/// Returns the confidence for the intervals of look number `look`, counted from 1, so that with probability
+/// `confidence` those of all looks contain the answer.
 ///
 /// ```
 /// use tidemill_sampling::look_confidence;
@@ -38,15 +39,16 @@ pub fn look_confidence(look: u32, confidence: f64) -> f64 {
     1.0 - (1.0 - confidence) * 6.0 / (PI * number).powi(2)
 }
 
-/// With probability `confidence`, any one given group that was not seen in `splits_read` splits is in less than this
-/// share of all splits: 1 − (1 − confidence)^(1/splits_read), about 3/n at 95 % (the rule of three).
+/// Returns the maximum share of all splits that contain any one given group not seen in `splits_read` splits,
+/// with probability `confidence`: 1 − (1 − confidence)^(1/splits_read), about 3/n at 95 % (the rule of
+/// three).
 ///
-/// It says nothing of all unseen groups together, and nothing of how many rows they have.
+/// The share does not bound all unseen groups together, nor the number of their rows.
 ///
 /// ```
-/// use tidemill_sampling::unseen_share;
+/// use tidemill_sampling::unseen_group_share_max;
 ///
-/// assert!((unseen_share(100, 0.95) - 0.0295).abs() < 1e-4);
+/// assert!((unseen_group_share_max(100, 0.95) - 0.0295).abs() < 1e-4);
 /// ```
 pub fn unseen_group_share_max(splits_read: u64, confidence: f64) -> f64 {
     if splits_read == 0 {

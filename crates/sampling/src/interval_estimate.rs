@@ -1,68 +1,74 @@
-//! Intervals of totals and of smooth functions of them.
+//! Confidence intervals of totals and of smooth functions of them.
 //!
-//! **The estimate** of a total is a ratio estimator: what the splits read have per byte, times the bytes of all (Cochran,
-//! *Sampling Techniques*, ch. 6). **The residual** of a split is what it has beyond its bytes' share; a smooth function
-//! of totals has the sum of their residuals by its derivatives (linearization; of a ratio this gives Cochran's residuals,
-//! and the bytes cancel). The estimate is off by the sum of the residuals of the splits read, times [`Sample::factor`];
-//! its variance is estimated from sums per *unit*, a cell of which some split was read, at the [level](crate::Cells) that the
-//! group has: e is a unit's residual over its n splits.
+//! **The estimate** of a total is a ratio estimator: the quantity per byte in the splits read, times the
+//! bytes of all splits (Cochran, *Sampling Techniques*, ch. 6). **The residual** of a split is the quantity
+//! beyond its bytes' share. A smooth function of totals has the sum of their residuals, weighted by its
+//! derivatives (linearization; for a ratio this gives Cochran's residuals, and the bytes cancel). The error
+//! of the estimate is the sum of the residuals of the splits read, times [`SplitSample::scale_factor`]. Its
+//! variance is estimated from sums per *sampled cell*, a cell with a split that was read, at the
+//! [level](crate::ValuesByCell) of the group. `e` is a cell's residual over its n splits.
 //!
 //! ```text
-//! a, b of one stretch   n_a n_b (e_a - e_b)²                        by pairs: all there is where stretches are long
-//! i, j of two           (n_i n_j / (n_i + n_j)) (e_i - e_j)² · h    by neighbours, h: half the splits of those alone in theirs
-//! an end of a run       by the run's length · mean of the run's y²  in the place of the difference there
-//! uneven                (2 v + 6 (Σ n e² - v)) / n                  of all n splits; what v has not is drift
+//! a, b of one stretch   n_a n_b (e_a - e_b)²                        by pairs: all terms if stretches are long
+//! i, j of two           (n_i n_j / (n_i + n_j)) (e_i - e_j)² · h    by neighbours, h: half the splits of cells alone in theirs
+//! an end of a run       by the run's length · mean of the run's y²  in place of the difference there
+//! uneven                (2 v + 6 (Σ n e² - v)) / n                  for all n splits; what v lacks is drift
 //! Var = factor² · ((v + uneven) · (1 - share of the bytes read) + ends)
 //! ```
 //!
-//! *By pairs* is the stratified estimator: what tells stretches apart is no error, however much it is. *By neighbours* is
-//! the successive-difference estimator for systematic samples (Wolter, *Introduction to Variance Estimation*, ch. 8): since
-//! the order is spread over positions, a drift along them cancels in the estimate, and so it does in the variance. At the finest level,
-//! where every split is by itself, it is ½ Σ (e_i - e_j)². Most of the units have no group and their bytes' share as residual: what these
-//! differ by is summed up once for all groups, so that a call takes as long as the group has cells.
+//! *By pairs* is the stratified estimator: differences between stretches are no error, however large they
+//! are. *By neighbours* is the successive-difference estimator for systematic samples (Wolter, *Introduction
+//! to Variance Estimation*, ch. 8): since the order is spread over positions, a drift along them cancels in
+//! the estimate, and so it does in the variance. At the finest level, where every split is by itself, it is ½
+//! Σ (e_i - e_j)². Most cells are without the group and have their bytes' share as residual. Their
+//! differences are summed once for all groups, so a call takes time in proportion to the cells of the group.
 //!
-//! *Ends of runs.* A group in a run of the input (a day, a key) differs from what is beside it by all that it has, at two places.
-//! That is no draw from a distribution, of which two values would leave two degrees of freedom and t = 4.3: the order leaves
-//! gaps of about equal length, and a run ends somewhere within one, so that it has a split too many or too few, seldom two. How
-//! many, `examples/runs.rs` measures: with m splits in the run the variance of an end is about 0.1 + 0.055 log₂ m, the *same
-//! whatever share is read* (but for halves and quarters, of which it is less): who reads nine tenths chooses which tenth is left, and that
-//! tenth is no more even than another. (As long as it was taken times the share that is left, like what chance adds, 57 % of a
-//! day's intervals held with nine tenths read.) It is never more than if each split were drawn by itself.
-//! So each end of a run of four stretches or more counts with so much of the mean of the run's y², as certain, and what
-//! differs within the run alone decides on the degrees of freedom. Shorter runs may be there by chance, and are taken as they are;
-//! where more is read than left, the differences at their ends count as they would between splits as far apart as
-//! those that are left: as often as the run has splits, or as there are splits read for each that is not.
+//! *Ends of runs.* A group in a run of the input (a day, a key) differs from its surroundings by its whole
+//! quantity, at two places. That is no draw from a distribution, of which two values would leave two degrees
+//! of freedom and t = 4.3: the order leaves gaps of about equal length, and a run ends somewhere within one.
+//! So the run has one split too many or too few, seldom two. `examples/runs.rs` measures that number. With m
+//! splits in the run, the variance of an end is about 0.1 + 0.055 log₂ m, the *same whatever share is read*
+//! (except for halves and quarters, for which it is less): with nine tenths read, the remaining tenth is no
+//! more even than any other tenth. (When the variance was multiplied by the unread share, like chance, 57 %
+//! of a day's intervals held with nine tenths read.) It never exceeds the variance of independent draws of
+//! each split. So each end of a run of four stretches or more counts that variance times the mean of the
+//! run's y², as certain, and only the differences within the run decide on the degrees of freedom. Shorter
+//! runs may be there by chance, and are taken as they are. If more is read than left, the differences at
+//! their ends count as they would between splits as far apart as the unread ones: as often as the run has
+//! splits, or as there are splits read for each unread one.
 //!
-//! *Uneven*: an order is perfectly even only when 2^j of 2^k splits are read, and otherwise has a few splits too many here or
-//! there. That makes what two splits anywhere differ by an error, which the others do not see: without it, of 20
-//! splits of a group that grows fivefold from first to last, 87 % of the intervals held in the place of 95. Drift counts
-//! six splits, as uneven in what is left as in what is read, and noise, which v is, two.
+//! *Uneven*: an order is perfectly even only when 2^j of 2^k splits are read, and otherwise has a few splits
+//! too many in some places. That turns the difference between any two splits into an error that the other
+//! terms miss. Without this term, 87 % instead of 95 % of the intervals held for 20 splits of a group that
+//! grows fivefold from first to last. Drift counts six splits, because the unread splits are as uneven as the
+//! read ones, and noise, which v is, two.
 //!
-//! **How many standard deviations.** Student's t, with fewer degrees of freedom where few differences make
-//! the variance: [`degrees`]. Johnson's shift (1978) for the skewness of the sum, as it is without replacement. Where
-//! the sum is more skewed than 0.1, the shift is too little, and the bounds are those of a *studentized bootstrap* over units, with a fixed seed: 399 resamples, of
-//! each the sum over its own estimated deviation. Of a group that is everywhere, or in runs, as many of its units are drawn as there are;
-//! of one in few splits each is drawn so many times as Poisson's distribution says, since how many splits have
-//! the group is chance as well; what all others add is a normal value. Neither side is then less than t, and the long one is
-//! wider still by the skewness: a resample knows no value larger than the largest that was read.
-//! A ratio varies with the splits that have the group alone: at most one degree less than these, and the variance has
-//! the usual n/(n - 1).
+//! **Number of standard deviations.** Student's t, with fewer degrees of freedom if few differences make up
+//! the variance: [`effective_degrees`]. Johnson's shift (1978) corrects for the skewness of the sum, which is
+//! drawn without replacement. If the skewness of the sum exceeds 0.1, the shift is too small, and the bounds
+//! are those of a *studentized bootstrap* over cells with a fixed seed: 399 resamples, and for each the sum
+//! over its own estimated deviation. For a group that is everywhere, or in runs, the resample draws as many
+//! of its cells as there are. For a group in few splits, it draws each cell as often as a Poisson variable
+//! says, because the number of splits with the group is chance as well. All other cells together add a normal
+//! value. Neither side is then less than t, and the long one is widened further by the skewness: a resample
+//! knows no value larger than the largest one read. A ratio varies only with the splits that have the group:
+//! it has at most one degree less than their number, and the variance has the usual factor n/(n - 1).
 //!
-//! **Measurements** (`examples/calibrate.rs`; the table is in `bench/turbo/README.md`). Of 95 % intervals without room
-//! for unlike splits, 94 to 98 % hold for shuffled data, 94 to 98.7 for drifting data, and 94.5 to 99.1 for groups in
-//! one or two runs of which at least ten splits were read. 93.4 to 96 hold for lognormal values (σ = 2), and 86 to 93
-//! for sums of Pareto values (α = 1.5), which have no variance. With room, at least 95 % hold for all of these. A call
-//! takes 0.25 to 0.55 µs, or 14 to 17 µs if the sum is skewed: half as much again as with 64 cells shared by all
-//! groups.
+//! **Measurements** (`examples/calibrate.rs`; the table is in `bench/turbo/README.md`). Of 95 % intervals
+//! without margins for unlike splits, 94 to 98 % hold for shuffled data, 94 to 98.7 for drifting data, and
+//! 94.5 to 99.1 for groups in one or two runs of which at least ten splits were read. 93.4 to 96 hold for
+//! lognormal values (σ = 2), and 86 to 93 for sums of Pareto values (α = 1.5), which have no variance. With
+//! margins, at least 95 % hold for all of these. A call takes 0.25 to 0.55 µs, or 14 to 17 µs if the sum is
+//! skewed: half as much again as with 64 cells shared by all groups.
 //!
-//! **What is not told apart**: a group of which most is in a run and the rest everywhere has coarse cells, and its interval is
-//! that of a run in one or two of them.
+//! **Limit**: a group with most of its rows in a run and the rest everywhere has coarse cells, and its
+//! interval is that of a run in one or two of them.
 //!
-//! **No interval is withheld for its width.** A rule that withholds intervals if one unit contributes most of the
-//! variance withholds those of samples that met a burst, and keeps those of samples that missed it. With 30 splits read
-//! of 4,096, and errors in one hour of 37, it kept 42 % of the samples, and 36 % of their intervals held. If one unit
-//! contributes nearly all of the variance, the interval is wide: a side is at most three times Student's t. The
-//! [room](crate::Room) covers events that no sample shows.
+//! **No interval is withheld for its width.** A rule that withholds intervals if one cell contributes most of
+//! the variance withholds those of samples that met a burst, and keeps those of samples that missed it. With
+//! 30 splits read of 4,096, and errors in one hour of 37, it kept 42 % of the samples, and 36 % of their
+//! intervals held. If one cell contributes nearly all of the variance, the interval is wide: a side is at
+//! most three times Student's t. The [margin](crate::UnlikeSplitMargin) covers events that no sample shows.
 
 use std::sync::LazyLock;
 
@@ -71,76 +77,78 @@ use crate::split_sample::{LevelStatistics, SplitSample};
 use crate::unlike_splits::UnlikeSplitMargin;
 use crate::values_by_cell::{CELLS_MAX, SumsByCell};
 
-/// Minimum number of splits read, and of splits with the group, for an interval. [Room](crate::Room) needs more.
+/// Minimum number of splits read, and of splits with the group, for an interval.
+/// [Margins](crate::UnlikeSplitMargin) need more.
 const INTERVAL_SPLITS_MIN: u64 = 5;
 
-/// A sum whose skewness is beyond this is bootstrapped.
+/// Maximum skewness of a sum that Johnson's shift corrects; a sum with more is bootstrapped.
 const SHIFTED_SKEWNESS_MAX: f64 = 0.1;
 
-/// Fewer units than this are not resampled: the quotients that come of it are wild.
+/// Minimum number of cells for resampling. With fewer, the bootstrap's quotients vary widely.
 const RESAMPLED_CELLS_MIN: usize = 8;
 
-/// Maximum of a bootstrap's quotient, as a multiple of Student's t. Quotients grow without bounds if one unit
-/// contributes nearly all of the variance. With bursts and 30 to 4,000 splits read, as many intervals held with this
-/// limit as without.
+/// Maximum of a bootstrap's quotient, as a multiple of Student's t. Quotients grow without bounds if one cell
+/// contributes nearly all of the variance. With bursts and 30 to 4,000 splits read, as many intervals held
+/// with this limit as without.
 const BOOTSTRAP_QUOTIENT_MAX: f64 = 3.0;
 
-/// What is below this, of residuals over what they were computed from, is rounding.
+/// Maximum ratio of residuals to the terms they were computed from that counts as a rounding error.
 const ROUNDING_TOLERANCE: f64 = 1e-13;
 
-/// By how many splits an order may be uneven …
+/// Number of splits by which an order may be uneven for noise.
 const UNEVEN_SPLITS: f64 = 2.0;
 
-/// … and in what drifts.
+/// Number of splits by which an order may be uneven for drift.
 const UNEVEN_DRIFT_SPLITS: f64 = 6.0;
 
-/// A run of at least so many stretches of which the group was in each has ends; shorter ones may be there by chance.
+/// Minimum number of consecutive stretches with the group for a run with ends; a shorter run may be there by
+/// chance.
 const RUN_STRETCHES_MIN: u32 = 4;
 
-/// The variance of the number of splits read that an end of a run of `splits` is off by, of which so many were read and
-/// a share was not: as measured (`examples/runs.rs`), the same whether few are read or few are not, and no more
-/// than if each were drawn by itself.
+/// Returns the variance of the error in the number of splits read at an end of a run, with `read` splits read
+/// in the run and a share of the bytes unread. It was measured (`examples/runs.rs`) to be the same for small
+/// and large shares, and never exceeds that of independent draws of each split.
 fn run_end_variance(read: f64, unread_share: f64) -> f64 {
     let splits = read / (1.0 - unread_share);
     (0.1 + 0.055 * libm::log2(splits)).min(read * unread_share / 2.0)
 }
 
-/// The tail that a bootstrap's resamples suffice for: beyond it, its bounds grow as those of t do.
+/// Minimum tail that the bootstrap's resamples suffice for. Beyond it, the bounds grow as those of t do.
 const BOOTSTRAP_TAIL_MIN: f64 = 0.025;
 
-/// An estimate from some of the splits, and how far off it may be.
+/// An estimate from some of the splits, with its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct IntervalEstimate {
-    /// The estimate; the answer itself where [`Interval::Exact`].
+    /// The estimate; the answer itself with [`ConfidenceInterval::Exact`].
     pub value: f64,
-    /// How far off it may be.
+    /// The interval around it.
     pub interval: ConfidenceInterval,
 }
 
-/// How far off an estimate may be.
+/// The confidence interval of an estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ConfidenceInterval {
     /// Every split was read: the estimate is the answer.
     Exact,
-    /// With the sample's confidence the answer is between the two. They need not be as far from the estimate as
-    /// one another, and know nothing of what values are possible: a count may have a `low` below zero.
+    /// The answer lies between the two bounds with the sample's confidence. Their distances from the estimate
+    /// may differ, and they may be impossible values: a count may have a `lower` below zero.
     Bounds {
-        /// The lower end.
+        /// The lower bound.
         lower: f64,
-        /// The upper end.
+        /// The upper bound.
         upper: f64,
     },
-    /// Fewer than five splits were read, or had the group: they say nothing of the others.
+    /// Fewer than five splits were read, or had the group: they say nothing about the others.
     TooFewSplits,
-    /// Nothing varied, or a sum is not a finite number, so the sample tells nothing of the unread splits.
+    /// Nothing varied, or a sum is not a finite number, so the sample says nothing about the unread splits.
     NoVariation,
 }
 
 impl SplitSample {
-    /// The total over all splits of a quantity whose sums over those read are `series`, of a group that was in
-    /// `seen_splits` of them.
+    /// Estimates the total over all splits of a quantity with the given sums over the splits read, for a
+    /// group that was in `seen_splits` of them.
     ///
-    /// Takes about 0.3 µs, or 14 µs where the residuals are skewed.
+    /// A call takes about 0.3 µs, or 14 µs if the residuals are skewed.
     pub fn estimate_total(
         &self,
         series: &SumsByCell,
@@ -155,8 +163,8 @@ impl SplitSample {
         )
     }
 
-    /// The total of one quantity over the total of another: a mean (a sum over a count), a rate, a share.
-    /// Not-a-number where the latter is 0.
+    /// Estimates the quotient of the totals of two quantities: a mean (a sum over a count), a rate, a share.
+    /// The quotient is not-a-number if the denominator is 0.
     pub fn estimate_ratio(
         &self,
         numerator: &SumsByCell,
@@ -171,9 +179,9 @@ impl SplitSample {
         self.estimate_function(value, &parts, seen_splits, room)
     }
 
-    /// Estimates a smooth function of totals by linearization. `value` is the function's value at the estimated totals,
-    /// and `parts` has, for each total, the derivative by it at the estimated totals and its series. `room` for unlike
-    /// splits is added to the ends of the interval.
+    /// Estimates a smooth function of totals by linearization. `value` is the function's value at the
+    /// estimated totals, and `parts` has, for each total, the derivative by it at the estimated totals and
+    /// its sums. The margin for unlike splits is added to the ends of the interval.
     pub fn estimate_function(
         &self,
         value: f64,
@@ -190,12 +198,13 @@ impl SplitSample {
         IntervalEstimate { value, interval }
     }
 
-    /// The interval of a share: of the total of `below` in that of `all`, where `below` counts some of what `all`
-    /// counts. Its bounds are within 0 and 1.
+    /// Returns the interval of a share: of the total of `below` in that of `all`, if `below` counts some of
+    /// the rows that `all` counts. The bounds are within 0 and 1.
     ///
-    /// A quantile's interval follows from it (Woodruff 1952). Let `below` be the rows at or below the estimated quantile
-    /// of order q: if of all rows more are below than of those read, the true quantile is lower. So it is between the
-    /// estimated quantiles of the orders q + share - high and q + share - low, where the share is that of the rows read.
+    /// A quantile's interval follows from it (Woodruff 1952). Let `below` be the rows at or below the
+    /// estimated quantile of order q. If a larger share of all rows than of the rows read lies below it, the
+    /// true quantile is lower. So the quantile lies between the estimated quantiles of the orders q + share -
+    /// upper and q + share - lower, with the share of the rows read.
     pub fn share_interval(
         &self,
         below: &SumsByCell,
@@ -244,7 +253,7 @@ impl SplitSample {
         }
     }
 
-    /// How far the answer may be below the estimate, and above it.
+    /// Returns the distances of the bounds below and above the estimate.
     fn bound_distances(
         &self,
         spread: &ResidualStatistics,
@@ -253,17 +262,17 @@ impl SplitSample {
         seen: f64,
     ) -> Option<(f64, f64)> {
         let (units, second) = (level.cells.len(), spread.square_sum);
-        // Where each unit has the same, nothing is known of those that were not read. Not-a-number ends here too.
+        // If all cells are equal, nothing is known about the unread ones. Not-a-number ends here, too.
         if second.is_nan() || second.sqrt() <= ROUNDING_TOLERANCE {
             return None;
         }
         let ResidualStatistics { mut variance, degrees_of_freedom: mut degrees, .. } = *spread;
-        // Neighbours differ by what is no drift.
+        // The difference between neighbours contains no drift.
         let drift =
             (spread.square_sum_per_split - variance * units as f64 / level.split_count).max(0.0);
         variance += spread.short_run_variance.min(drift * level.split_count / units as f64);
         let unread = 1.0 - self.read_share();
-        // An order leaves out as unevenly as it takes.
+        // The unread splits are as uneven as the read ones.
         let uneven = unread.max(1.0 - unread) / unread;
         let of_drift = (UNEVEN_DRIFT_SPLITS * uneven).min(level.split_count) * drift;
         variance +=
@@ -280,9 +289,10 @@ impl SplitSample {
         let skewness = spread.centered_cube_sum / (around * around.sqrt());
         let t = self.student_t(degrees);
         if skewness.abs() <= SHIFTED_SKEWNESS_MAX || units < RESAMPLED_CELLS_MIN {
-            // (1 + 2t²)/6 of Johnson's, of which the sum's own skewness goes down faster than its dependence on the
-            // estimated deviation does: at half of the bytes it is 0. Beyond, it is that of the few left, and grows
-            // without bounds where the expansion no longer holds.
+            // (1 + 2t²)/6 of Johnson's shift. The part for the sum's own skewness falls faster than the part
+            // for its dependence on the estimated deviation: at half of the bytes it is 0. With more bytes
+            // read, it is the skewness of the few unread splits, and grows without bounds where the expansion
+            // no longer holds.
             let root = unread.sqrt();
             let own = ((2.0 * unread - 1.0) / root).max(-0.75) * (t * t - 1.0) / 6.0;
             let shift = skewness * (t * t / 2.0 * root - own);
@@ -311,11 +321,11 @@ struct LinearCombination {
     cell_count: usize,
     cells: [u32; CELLS_MAX],
     cell_values: [f64; CELLS_MAX],
-    /// The sum of the magnitudes of what it was computed from.
+    /// The sum of the absolute terms that it was computed from.
     magnitude: f64,
     /// The sum.
     total: f64,
-    /// Whether the bytes cancel, as they do of ratios of totals: a split without the group has no residual.
+    /// True if the bytes cancel, as in ratios of totals: a split without the group then has no residual.
     is_ratio: bool,
 }
 
@@ -336,7 +346,7 @@ impl LinearCombination {
         sums
     }
 
-    /// Adds the parts up; false where they have too many cells together.
+    /// Adds the parts up. Returns false if they have too many cells together.
     fn add_parts(&mut self, parts: &[(f64, &SumsByCell)]) -> bool {
         self.cell_count = 0;
         let (mut size, mut rate, mut rate_size) = (0.0, 0.0, 0.0);
@@ -358,7 +368,7 @@ impl LinearCombination {
                     (*own, *sum) = (*cell, 0.0);
                 }
             }
-            // As a rule the parts have the same cells.
+            // The parts usually have the same cells.
             let is_same = entries.iter().map(|(cell, _)| cell).eq(&self.cells[..self.cell_count]);
             if !is_same && self.insert_missing_cells(entries).is_none() {
                 return false;
@@ -381,7 +391,7 @@ impl LinearCombination {
         true
     }
 
-    /// Puts cells in that are not there; none where they are too many.
+    /// Inserts missing cells. Returns `None` if there are too many.
     fn insert_missing_cells(&mut self, entries: &[(u32, f64)]) -> Option<()> {
         for (cell, _) in entries {
             if let Err(at) = self.cells[..self.cell_count].binary_search(cell) {
@@ -398,38 +408,40 @@ impl LinearCombination {
     }
 }
 
-/// How much units differ: those with the group one by one, and all others, which have nothing but their bytes' share, together.
+/// The residuals of sampled cells and their moments: each cell with the group separately, and all other
+/// cells, which have nothing but their bytes' share, together.
 struct ResidualStatistics {
-    /// How many units have the group.
+    /// Number of cells with the group.
     group_cell_count: usize,
-    /// What each of them has beyond its bytes' share, over the size of the sums; of a run beyond what its splits have on average.
+    /// The residual of each of them beyond its bytes' share, over the magnitude of the sums; for a run,
+    /// beyond the mean of its splits.
     residuals: [f64; CELLS_MAX],
-    /// The sums of the second and fourth powers of all residuals from the bytes' share alone …
+    /// The sums of the second and fourth powers of all residuals from the bytes' share alone.
     square_sum: f64,
     fourth_power_sum: f64,
-    /// … and of the second powers by the unit's splits.
+    /// The sum of the second powers divided by the cell's splits.
     square_sum_per_split: f64,
-    /// The sums of the second and third powers of all `residuals` …
+    /// The sums of the second and third powers of all `residuals`.
     centered_square_sum: f64,
     centered_cube_sum: f64,
-    /// … and of those without the group.
+    /// The same sums for the cells without the group.
     other_square_sum: f64,
     other_cube_sum: f64,
-    /// What the ends of runs add to the variance.
+    /// Contribution of the ends of runs to the variance.
     run_end_variance: f64,
-    /// What the ends of short runs add beyond that where less is left than was read.
+    /// Additional contribution of the ends of short runs if fewer splits are left than were read.
     short_run_variance: f64,
-    /// An estimate of the variance of the residuals' sum, and how many degrees of freedom it has.
+    /// The estimated variance of the residuals' sum, and its degrees of freedom.
     variance: f64,
     degrees_of_freedom: f64,
 }
 
-/// Squared differences, of which a variance is made.
+/// Squared differences that make up a variance.
 #[derive(Default)]
 struct SquaredDifferences {
     sum: f64,
     square_sum: f64,
-    /// How many there are within stretches, and between them.
+    /// Number of differences within stretches, and between them.
     within_stretches: f64,
     between_stretches: f64,
 }
@@ -446,7 +458,7 @@ impl SquaredDifferences {
     }
 
     fn degrees_of_freedom(&self) -> f64 {
-        // Differences between stretches share values with their neighbours: they count for two thirds as much as
+        // Differences between stretches share values with their neighbours: they count two thirds of
         // independent ones.
         let between = 2.0 * self.between_stretches * self.between_stretches
             / (3.0 * self.between_stretches - 1.0).max(1.0);
@@ -460,7 +472,7 @@ impl SquaredDifferences {
 }
 
 impl ResidualStatistics {
-    /// None where the group is in a cell of which nothing was read.
+    /// Returns `None` if the group is in a cell without a split that was read.
     fn new(sums: &LinearCombination, level: &LevelStatistics, unread: f64) -> Option<Self> {
         let mut spread = ResidualStatistics {
             group_cell_count: sums.cell_count,
@@ -477,7 +489,7 @@ impl ResidualStatistics {
             variance: 0.0,
             degrees_of_freedom: 0.0,
         };
-        // Of a ratio the bytes cancel, but for rounding.
+        // For a ratio, the bytes cancel except for rounding.
         let rate = if sums.is_ratio { 0.0 } else { sums.total / sums.magnitude };
         let cells = &sums.cells[..sums.cell_count];
         if level.cells.iter().map(|unit| unit.cell).eq(cells.iter().copied()) {
@@ -490,7 +502,7 @@ impl ResidualStatistics {
         let per_size = 1.0 / sums.magnitude;
         let mut next = 0;
         for (number, (at, residual)) in own.iter_mut().enumerate() {
-            // In a run units follow one another.
+            // Cells of a run are consecutive.
             let cell = sums.cells[number];
             let is_next = level.cells.get(next).is_some_and(|unit| unit.cell == cell);
             *at = if is_next { next } else { level.cell_index(cell)? };
@@ -507,7 +519,7 @@ impl ResidualStatistics {
             powers[3] += shares * unit.inverse_split_count;
         }
         let square = rate * rate;
-        // Of all units without those that have the group.
+        // Sums over the cells without the group.
         let others = |number: usize| {
             let left = level.share_power_sums[number] - powers[number];
             if sums.cell_count == level.cells.len() || left < 1e-12 * level.share_power_sums[number]
@@ -527,14 +539,14 @@ impl ResidualStatistics {
         Some(spread)
     }
 
-    /// Whether the residuals of the units with the group sum up to about zero by themselves, as they do of a group that is
-    /// everywhere or in a run.
+    /// Returns whether the residuals of the cells with the group sum to about zero by themselves, as they do
+    /// for a group that is everywhere or in a run.
     fn is_centered(&self) -> bool {
         let whole: f64 = self.residuals[..self.group_cell_count].iter().sum();
         self.group_cell_count >= RESAMPLED_CELLS_MIN && whole * whole <= self.centered_square_sum
     }
 
-    /// The same where every unit has the group.
+    /// Computes the statistics if every cell has the group.
     fn measure_all_cells(&mut self, sums: &LinearCombination, level: &LevelStatistics, rate: f64) {
         let per_size = 1.0 / sums.magnitude;
         let (mut sum, mut squares, mut before) = (0.0, 0.0, 0.0);
@@ -568,7 +580,8 @@ impl ResidualStatistics {
         self.degrees_of_freedom = differences.degrees_of_freedom();
     }
 
-    /// Compares the units that have the group, each by its place and its residual, with one another and with their neighbours.
+    /// Compares the cells with the group, given by index and residual, with one another and with their
+    /// neighbours.
     fn compare_cells(
         &mut self,
         own: &[(usize, f64)],
@@ -580,7 +593,7 @@ impl ResidualStatistics {
         let stretch_last = units.last().map_or(0, |unit| unit.stretch_index);
         let mut inner = SquaredDifferences::default();
         let (mut at_ends, mut terms_others) = (0.0, level.variance_term_sum);
-        // Between two that are left there are so many that were read.
+        // Number of splits read between two unread ones.
         let lag = ((1.0 - unread) / unread).max(1.0);
         let mut at_short = 0.0;
         let mut is_all_runs = true;
@@ -607,7 +620,7 @@ impl ResidualStatistics {
                 }
                 mean = sum / splits;
                 let ends = f64::from(u8::from(has_start) + u8::from(has_end));
-                // Of what is left all is uncertain that is a split too many or too few at an end.
+                // A split too many or too few at an end is completely uncertain among the unread ones.
                 self.run_end_variance +=
                     ends * run_end_variance(splits, unread) / unread * squares / splits;
             }
@@ -661,7 +674,7 @@ impl ResidualStatistics {
             from += run.len();
         }
         if !is_all_runs {
-            // Otherwise those without the group stand in runs as well.
+            // If the group is in runs only, the cells without it are in runs as well.
             self.centered_cube_sum += self.other_cube_sum;
         }
         let is_rounding =
@@ -679,12 +692,14 @@ impl ResidualStatistics {
     }
 }
 
-/// Degrees of freedom, at most `most`, of `count` squared differences by their sum and their own squares' sum.
+/// Returns the degrees of freedom, at most `most`, of `count` squared differences, from their sum and the sum
+/// of their squares.
 ///
-/// The effective number of differences is (Σd²)²/Σd⁴. Where it is what normal values have, a third of their number (the
-/// fourth moment is three times the second's square), all degrees are there; where it is 1, one degree. Between, Satterthwaite's
-/// 3(Σd²)²/Σd⁴ - 2 is right on average and too many just where the variance came out too small (of means of a group in a
-/// run of a tenth of the splits, 90 % of the intervals held): less is taken, down to the effective number itself.
+/// The effective number of differences is (Σd²)²/Σd⁴. If it is a third of their number, as for normal values
+/// (whose fourth moment is three times the square of the second), all degrees count; if it is 1, one degree.
+/// Between these, Satterthwaite's 3(Σd²)²/Σd⁴ - 2 is right on average and too large exactly if the variance
+/// came out too small (for means of a group in a run of a tenth of the splits, 90 % of the intervals held).
+/// So fewer degrees count, down to the effective number itself.
 fn effective_degrees(sum: f64, squares: f64, count: f64, most: f64) -> f64 {
     let effective = sum * sum / squares;
     let share = ((effective - 1.0) / (count / 3.0 - 1.0)).clamp(0.0, 1.0);
@@ -692,16 +707,16 @@ fn effective_degrees(sum: f64, squares: f64, count: f64, most: f64) -> f64 {
     (effective * (1.0 - share) + most * share).min(most)
 }
 
-/// How many resamples a studentized bootstrap takes: its 2.5 % tail is the tenth of them.
+/// Number of resamples of a studentized bootstrap. Its 2.5 % tail begins at the tenth of them.
 const RESAMPLE_COUNT: usize = 399;
 
-/// What resamples are drawn by, the same for every group.
+/// The random numbers that resamples are drawn by, the same for every group.
 struct BootstrapDraws {
-    /// Numbers of which the highest bits say which unit is drawn, with replacement.
+    /// Numbers whose highest bits choose the cell that is drawn, with replacement.
     cell_draws: [[u16; CELLS_MAX]; RESAMPLE_COUNT],
-    /// How often each unit is drawn where that is independent of the others: after Poisson, with mean 1.
+    /// Number of draws of each cell if these are independent: Poisson values with mean 1.
     poisson_counts: [[u8; CELLS_MAX]; RESAMPLE_COUNT],
-    /// What many other units are together: a normal value.
+    /// Normal values for the sum of the other cells.
     normal_values: [f64; RESAMPLE_COUNT],
 }
 
@@ -730,8 +745,9 @@ static BOOTSTRAP_DRAWS: LazyLock<Box<BootstrapDraws>> = LazyLock::new(|| {
     draws
 });
 
-/// Fills in, of each resample, the sum over the root of its estimated variance: of as many units with the group as there
-/// are, drawn with replacement, and a normal value for what others and ends are. `is_paired` says by which differences the variance is estimated.
+/// Computes the studentized sum of each resample. A resample draws as many cells with the group as there are,
+/// with replacement, and a normal value for other cells and ends. `is_paired` chooses the differences that
+/// estimate the variance.
 fn resample_cells(
     quotients: &mut [f64; RESAMPLE_COUNT],
     spread: &ResidualStatistics,
@@ -776,7 +792,8 @@ fn resample_cells(
     }
 }
 
-/// The same where some units have the group: those are resampled, and the sum of the others of `units` is a normal value.
+/// Computes the studentized sums if only some cells have the group: these are resampled with Poisson counts,
+/// and the sum of the others among `units` is a normal value.
 fn resample_poisson_counts(
     quotients: &mut [f64; RESAMPLE_COUNT],
     spread: &ResidualStatistics,
@@ -803,9 +820,9 @@ fn studentize(sum: f64, variance: f64) -> f64 {
     if variance > 0.0 { sum / variance.sqrt() } else { sum.signum() * f64::INFINITY }
 }
 
-/// The quantiles of the tail and of one minus it.
+/// Returns the quantiles of the tail and of one minus the tail.
 fn tail_quantiles(quotients: &mut [f64; RESAMPLE_COUNT], tail: f64) -> (f64, f64) {
-    // With 399 of them, the tenth from either end cuts off a fortieth.
+    // Of 399 values, the tenth from either end cuts off a fortieth.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let rank = ((tail * (RESAMPLE_COUNT + 1) as f64).round() as usize).clamp(1, RESAMPLE_COUNT / 2);
     let (_, low, above) = quotients.select_nth_unstable_by(rank - 1, f64::total_cmp);
@@ -824,7 +841,7 @@ mod tests {
 
     const READ: [usize; 8] = [0, 1, 3, 4, 6, 7, 8, 9];
 
-    /// Ten splits of 10 bytes, of which these were read.
+    /// Ten splits of 10 bytes, of which `read` were read.
     fn sample(read: &[usize]) -> SplitSample {
         let mut sample = SplitSample::new(10, 100.0, 0.95);
         for index in read {
@@ -852,9 +869,9 @@ mod tests {
         assert!((value - expect).abs() < 1e-9 * expect.abs().max(1.0), "{value}, not {expect}");
     }
 
-    /// Half of the splits have 15, so all have 30. The residuals are -1, 1, 0, 1 and -1, of which neighbours differ by
-    /// 2, 1, 1 and 2: the variance of their sum is 5/8 · 10, and 2/5 · 4 for what is uneven. Half is left, and the
-    /// total's is four times that.
+    /// Half of the splits have 15, so all have 30. The residuals are -1, 1, 0, 1 and -1, whose neighbours
+    /// differ by 2, 1, 1 and 2: the variance of their sum is 5/8 · 10, plus 2/5 · 4 for unevenness. Half is
+    /// unread, and the variance of the total is four times that.
     #[test]
     fn total_matches_manual_computation() {
         let sample = sample(&[0, 2, 4, 6, 8]);
@@ -869,7 +886,8 @@ mod tests {
         close((high + low) / 2.0, 30.0);
     }
 
-    /// In proportion to the denominator there is nothing uncertain about a ratio, but for what 4 and 6 are off.
+    /// Values in proportion to the denominator add no uncertainty to a ratio; only the deviations of 4 and 6
+    /// do.
     #[test]
     fn ratio_matches_manual_computation() {
         let sample = sample(&[0, 2, 4, 6, 8]);
@@ -877,8 +895,8 @@ mod tests {
         let sum = series(&[(0, 2.0), (2, 5.0), (4, 4.0), (6, 7.0), (8, 2.0)]);
         let estimate = sample.estimate_ratio(&sum, &rows, 5, UnlikeSplitMargin::NONE);
         close(estimate.value, 2.0);
-        // Residuals 0, -1, 0, 1, 0: four differences of 1, and 2/5 · 2 for what is uneven. Of the five splits with the
-        // group one degree is spent; half is left; the mean is over 10 rows.
+        // Residuals 0, -1, 0, 1, 0: four differences of 1, and 2/5 · 2 for unevenness. The five splits with
+        // the group lose one degree; half is unread; the mean is over 10 rows.
         let deviation = ((5.0 / 8.0 * 4.0 + 0.8) * 5.0 / 4.0 * 0.5_f64).sqrt() / 10.0;
         let (low, high) = bounds(estimate);
         let half = student_t_quantile(0.95, 2.5) * deviation;
@@ -886,7 +904,7 @@ mod tests {
         close(high, 2.0 + half);
     }
 
-    /// Splits of ten bytes, of which every other one was read.
+    /// Splits of ten bytes; every other one was read.
     fn half_of(count: usize, values: impl Fn(usize) -> f64) -> (SplitSample, SumsByCell) {
         let mut sample = SplitSample::new(count, 10.0 * count as f64, 0.95);
         let mut series = SumsByCell::default();
@@ -899,9 +917,9 @@ mod tests {
         (sample, series)
     }
 
-    /// Of a run of ten splits five, with 10 each: nothing differs but at its two ends, each of which adds 10² by the run's
-    /// length, whatever is left. The residuals are 5 and -5, so that 250 of a sum of squares is uneven, all but what the ends are
-    /// beyond what neighbours differ by.
+    /// Five splits of a run of ten were read, with 10 each. The only differences are at its two ends, each of
+    /// which adds 10² by the run's length, whatever share is unread. The residuals are 5 and -5, so 250 of
+    /// the sum of squares is uneven, except for the part of the ends beyond the differences of neighbours.
     #[test]
     fn total_of_a_run_matches_manual_computation() {
         let (sample, series) =
@@ -915,7 +933,7 @@ mod tests {
         close(high, 100.0 + half);
     }
 
-    /// Where a run begins and ends does not matter, and a run at the input's edge has one end.
+    /// The position of a run does not matter, and a run at the input's edge has one end.
     #[test]
     fn a_run_at_the_edge_has_one_end() {
         let width = |from: usize| {
@@ -930,7 +948,7 @@ mod tests {
         assert!(width(0) < width(4));
     }
 
-    /// Two quantities at different levels are compared at the higher.
+    /// Two quantities at different levels are compared at the higher level.
     #[test]
     fn quantities_at_different_levels_are_combined() {
         let count = 4_000;
@@ -948,7 +966,7 @@ mod tests {
         }
         let [all, run, rest] = &series;
         assert!(run.level() < all.level());
-        // What is in the run cancels.
+        // The quantity in the run cancels.
         let (low, high) = bounds(sample.estimate_function(
             0.0,
             &[(1.0, all), (-1.0, run)],
@@ -965,7 +983,7 @@ mod tests {
         close(bounds(turned).1, high);
     }
 
-    /// A state that is none of this sample.
+    /// A state of another sample.
     #[test]
     fn unread_cell_gives_no_interval() {
         let sample = sample(&READ);
@@ -1051,7 +1069,7 @@ mod tests {
         }
     }
 
-    /// Two runs in which nothing differs and which cancel, and far from them what is next to nothing.
+    /// Two runs without differences cancel, and far from them is a negligible value.
     #[test]
     fn vanishing_differences_do_not_panic() {
         for small in [1e-300, 1e-161, 1e-160, 1e-80, 1e-20] {
@@ -1101,7 +1119,8 @@ mod tests {
             }
             let (low, high) =
                 bounds(sample.estimate_total(&series, 1_000, UnlikeSplitMargin::NONE));
-            // At most 101 for each, and there are three deviations of 29 for the root of their number.
+            // Each value is at most 101, with three deviations of 29 for the root of the number of unread
+            // splits.
             assert!(high - low < 200.0 * (left as f64).sqrt() && low < exact && exact < high);
         }
     }
@@ -1135,7 +1154,8 @@ mod tests {
             (low, high)
         };
         let (low, high) = check(&below, &all, 50);
-        // In unlike splits all rows may be below the value; the fewer splits have the group, the more room there is.
+        // All rows of unlike splits may be below the value; the fewer splits have the group, the larger is
+        // the margin.
         let (lower, higher) = check(&below, &all, 30);
         assert!(higher - high > 0.005 && low - lower > 0.001);
         assert_eq!(sample.share_interval(&below, &all, 29), ConfidenceInterval::TooFewSplits);
@@ -1146,7 +1166,7 @@ mod tests {
         );
     }
 
-    /// Where both cells of each stretch are read, what tells stretches apart is no uncertainty.
+    /// If both cells of each stretch are read, differences between stretches are no uncertainty.
     #[test]
     fn drift_does_not_widen_the_interval() {
         let (count, read) = (20_000, 10_000);

@@ -1,41 +1,49 @@
-//! In which order the parts of a whole are read, and how far off an answer is that rests on those that were.
+//! The order in which the splits of an input are read, and interval estimates from the splits read so far.
 //!
-//! A whole is cut into *splits* of known sizes, of which some are read. [`DrawnOrder`] says which next, so that
-//! whenever one stops those read are a random sample, spread evenly. [`Sample`] notes which were read, and turns sums over
-//! them into estimates of the totals, with intervals that hold the exact answer with a stated probability, or a reason
-//! why there is none: [`Interval`].
+//! An input is cut into *splits* of known sizes, of which some are read. [`SamplingOrder`] yields the next
+//! split, so that the splits read at any time are a random sample, spread evenly. [`SplitSample`] records the
+//! splits read. It turns sums over them into estimates of the totals, with intervals that contain the exact
+//! answer with a stated probability, or a reason for the lack of an interval: [`ConfidenceInterval`].
 //!
-//! - Totals: [`Sample::total`]. Means and other ratios: [`Sample::ratio`]. Any smooth function of totals:
-//!   [`Sample::smooth`]. Shares, and by them quantiles: [`Sample::share_interval`].
-//! - Room for splits unlike all that were read, which a sample cannot show: [`Room`].
-//! - Groups that were not seen: [`unseen_share`]. Stopping when it is precise enough: [`look_splits`] and
-//!   [`look_confidence`].
+//! - Totals: [`SplitSample::estimate_total`]. Means and other ratios: [`SplitSample::estimate_ratio`]. Any
+//!   smooth function of totals: [`SplitSample::estimate_function`]. Shares, and through them quantiles:
+//!   [`SplitSample::share_interval`].
+//! - Margins for splits unlike all those read, which a sample cannot show: [`UnlikeSplitMargin`].
+//! - Groups that were not seen: [`unseen_group_share_max`]. Stopping at a target precision:
+//!   [`splits_before_look`] and [`look_confidence`].
 //!
-//! It knows nothing of files, queries or threads; nothing here does I/O or reads a clock, and equal calls give equal
-//! answers on every machine. Logarithms and exponentials are those of crate `libm`, because the last digit of the C
-//! library's depends on the processor.
+//! The crate knows nothing of files, queries or threads. It does no I/O and reads no clock, and equal calls
+//! give equal answers on every machine. Logarithms and exponentials are those of crate `libm`, because the
+//! last digit of the C library's results depends on the processor.
 //!
 //! ```
-//! use tidemill_sampling::{DrawnOrder, Interval, Part, RowSet, Sample, Series, cell_of};
+//! use tidemill_sampling::{
+//!     ConfidenceInterval, FormulaTotal, RowSet, SamplingOrder, SplitSample, SumsByCell, cell_of_split,
+//! };
 //!
 //! // 1,000 splits, of 100 to 104 bytes; each has a row for every 8 to 10 bytes.
 //! let bytes = |split: usize| 100.0 + (split % 5) as f64;
 //! let rows = |split: usize| 10.0 + (split * 7 % 3) as f64;
-//! let mut sample = Sample::new(1_000, (0..1_000).map(bytes).sum(), 0.95);
-//! let mut series = Series::default();
-//! for split in DrawnOrder::new(1_000, 7).take(100) {
+//! let mut sample = SplitSample::new(1_000, (0..1_000).map(bytes).sum(), 0.95);
+//! let mut sums_by_cell = SumsByCell::default();
+//! for split in SamplingOrder::new(1_000, 7).take(100) {
 //!     sample.add(split, bytes(split));
-//!     series.add(cell_of(split, 1_000), rows(split));
+//!     sums_by_cell.add(cell_of_split(split, 1_000), rows(split));
 //! }
-//! let rows_read = series.sum();
-//! let all = RowSet::default();
-//! let part = Part { slope: 1.0, series: &series, seen_splits: 100, values: None, rows: all };
-//! let room = sample.room(&[part], rows_read).expect("100 splits suffice");
-//! let estimate = sample.total(&series, 100, room);
+//! let rows_read = sums_by_cell.sum();
+//! let total = FormulaTotal {
+//!     derivative: 1.0,
+//!     sums_by_cell: &sums_by_cell,
+//!     seen_splits: 100,
+//!     value_summary: None,
+//!     row_set: RowSet::default(),
+//! };
+//! let margin = sample.unlike_split_margin(&[total], rows_read).expect("100 splits suffice");
+//! let estimate = sample.estimate_total(&sums_by_cell, 100, margin);
 //! let exact: f64 = (0..1_000).map(rows).sum();
 //! assert!((estimate.value / exact - 1.0).abs() < 0.02);
-//! let Interval::Bounds { low, high } = estimate.interval else { panic!("100 splits suffice") };
-//! assert!(low < exact && exact < high);
+//! let ConfidenceInterval::Bounds { lower, upper } = estimate.interval else { panic!("100 splits suffice") };
+//! assert!(lower < exact && exact < upper);
 //! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(

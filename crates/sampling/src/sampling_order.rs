@@ -1,9 +1,10 @@
-//! The order in which splits are read: random, and spread evenly over positions whenever one stops.
+//! The sampling order of splits: random, and spread evenly over positions at any time.
 //!
-//! Splits that stand near one another are alike: of one file, one hour, one key. A plain shuffle leaves gaps and
-//! clusters, and the estimate pays for both. Here each prefix is spread over the positions *at every scale*: of the
-//! first 2^j splits of 2^m, each of the 2^j intervals of equal length has exactly one. And it is random: each split is
-//! as likely as any other to stand at a given place, which is what the intervals of [`crate::Sample`] rest on.
+//! Splits near one another are alike: of one file, one hour, one key. A plain shuffle leaves gaps and
+//! clusters, which widen the estimate's error. Here each prefix is spread over the positions *at every
+//! scale*: among the first 2^j splits of 2^m, each of the 2^j aligned stretches of equal length has exactly
+//! one. And the order is random: each split is equally likely to be at a given place, which the intervals of
+//! [`crate::SplitSample`] rely on.
 //!
 //! ```text
 //! i        0    1    2    3    4    5    6    7        counted up
@@ -16,15 +17,16 @@
 //! permuted (t,m,s)-nets and (t,s)-sequences*, 1995): a random (0,1)-sequence. A coin is a hash of the seed, the level
 //! and the bits above, so that nothing is stored.
 //!
-//! Where the count is no power of two, the sequence runs over the next one and indexes beyond the count are passed
-//! over. That alone would draw the splits of the part that is cut short too seldom at first; the whole circle is
-//! therefore turned by a random number of positions, after which each split has each place with the same probability.
+//! If the count is no power of two, the sequence runs over the next one and skips indices beyond the count.
+//! That alone would draw the splits of the truncated part too seldom at first. The whole circle is therefore
+//! rotated by a random number of positions, after which each split has each place with the same probability.
 //!
-//! **The order is a function of the count and the seed for ever**: results name the seed, and are read again by it.
+//! **The order is a function of the count and the seed for ever**: results name the seed, and runs repeat
+//! with it.
 
 use std::iter::FusedIterator;
 
-/// 2^64 over the golden ratio: what consecutive numbers are put apart by before they are mixed.
+/// 2^64 divided by the golden ratio: the distance between consecutive numbers before mixing.
 const GOLDEN_RATIO_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finalizer of SplitMix64 (Steele, Lea and Flood 2014): a bijection in which each bit depends on all.
@@ -34,20 +36,20 @@ pub(crate) const fn mix_bits(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// The `number`th word of a stream of random words.
+/// Returns word `number` of a stream of random words.
 pub(crate) const fn random_word(seed: u64, number: u64) -> u64 {
     mix_bits(seed.wrapping_add(GOLDEN_RATIO_STEP.wrapping_mul(number.wrapping_add(1))))
 }
 
-/// The indexes `0..count` in a random order of which every prefix is spread evenly over them.
+/// The indices `0..count` in a random order in which every prefix is spread evenly.
 ///
-/// Equal counts and seeds give equal orders, on any machine and in any later version. It takes one hash for each
-/// binary digit of the count and index: about 50 ns where there are thousands.
+/// Equal counts and seeds give equal orders, on any machine and in any later version. Each index costs one
+/// hash per binary digit of the count: about 50 ns for thousands of splits.
 ///
 /// ```
-/// use tidemill_sampling::DrawnOrder;
+/// use tidemill_sampling::SamplingOrder;
 ///
-/// let order: Vec<usize> = DrawnOrder::new(8, 1).collect();
+/// let order: Vec<usize> = SamplingOrder::new(8, 1).collect();
 /// // One of the first two is in each half, of the first four in each quarter.
 /// assert_ne!(order[0] / 4, order[1] / 4);
 /// let mut quarters: Vec<usize> = order[..4].iter().map(|index| index / 2).collect();
@@ -57,20 +59,20 @@ pub(crate) const fn random_word(seed: u64, number: u64) -> u64 {
 #[derive(Debug, Clone)]
 pub struct SamplingOrder {
     count: usize,
-    /// Binary digits of an index: the least for which 2^digits >= count.
+    /// Number of binary digits of an index: the least for which 2^digits >= count.
     index_digits: u32,
-    /// A word for each level, from which its coins come.
+    /// The random word of each level, which its coins are derived from.
     level_words: [u64; usize::BITS as usize],
-    /// How many positions the circle is turned by; 0 where the count is a power of two.
+    /// Number of positions by which the circle is rotated; 0 if the count is a power of two.
     rotation: usize,
-    /// The next number whose radical inverse is looked at.
+    /// The next number whose radical inverse is tried.
     next_number: u64,
-    /// How many indexes are still to come.
+    /// Number of indices not yet returned.
     remaining: usize,
 }
 
 impl SamplingOrder {
-    /// The order of `count` splits by `seed`.
+    /// Creates the order of `count` splits for `seed`.
     pub fn new(count: usize, seed: u64) -> Self {
         let digits = if count < 2 { 0 } else { usize::BITS - (count - 1).leading_zeros() };
         let mut levels = [0; usize::BITS as usize];
@@ -89,9 +91,9 @@ impl SamplingOrder {
         }
     }
 
-    /// The scrambled radical inverse of `number`, below 2^digits.
+    /// Returns the scrambled radical inverse of `number`, below 2^digits.
     fn scramble_index(&self, number: u64) -> usize {
-        // The digit that counts most stands highest.
+        // The most significant digit becomes the highest bit.
         let inverse = number.reverse_bits();
         let mut flips = 0;
         for (level, word) in (0..self.index_digits).zip(&self.level_words) {
@@ -99,12 +101,12 @@ impl SamplingOrder {
             flips |= (mix_bits(word ^ above) >> 63) << (u64::BITS - 1 - level);
         }
         let index = (inverse ^ flips).checked_shr(u64::BITS - self.index_digits).unwrap_or(0);
-        // An index has as many digits as a usize at most.
+        // An index has at most as many digits as a usize.
         usize::try_from(index).unwrap_or(usize::MAX)
     }
 }
 
-/// A random word as a number below `count`, each with the same probability to one in 2^64.
+/// Scales a random word to a number below `count`, with probabilities equal to one in 2^64.
 fn scale_below(word: u64, count: usize) -> usize {
     let wide = (u128::from(word) * count as u128) >> 64;
     usize::try_from(wide).unwrap_or(0)
@@ -165,7 +167,7 @@ mod tests {
             }
         }
 
-        /// Also where the count is no power of two: no stretch has far more or fewer than its share.
+        /// Holds also if the count is no power of two: no stretch has far more or fewer than its share.
         #[test]
         fn prefixes_are_spread_evenly(
             count in 65..3000_usize, seed: u64, share in 0.05..1.0, from in 0.0..1.0, part in 0.0..1.0,
@@ -187,7 +189,7 @@ mod tests {
         }
     }
 
-    /// Results name a seed and are read again by it: this must never change.
+    /// Results name a seed and runs repeat with it, so this order must never change.
     #[test]
     fn the_order_of_a_seed_is_pinned() {
         let order = |count, seed| SamplingOrder::new(count, seed).collect::<Vec<_>>();
@@ -201,7 +203,7 @@ mod tests {
         );
     }
 
-    /// Over seeds, each split has each place equally often: chi-square, of fixed seeds.
+    /// Tests by chi-square over fixed seeds that each split has each place equally often.
     #[test]
     fn each_split_has_each_place_equally_often() {
         for count in [2, 3, 5, 8, 9, 11, 16, 17] {
@@ -218,7 +220,8 @@ mod tests {
                     .iter()
                     .map(|&times| (f64::from(times) - due).powi(2) / due)
                     .sum();
-                // Five standard deviations above the mean; the largest quantile met is below one in 10,000.
+                // Five standard deviations above the mean; the largest quantile observed is below one in
+                // 10,000.
                 let limit = (count - 1) as f64 + 5.0 * (2.0 * (count - 1) as f64).sqrt() + 6.0;
                 assert!(chi_square < limit, "{index} of {count}: {chi_square} of {limit}");
             }

@@ -1,17 +1,17 @@
-//! What was read: which splits, by position, and how many bytes they have.
+//! The splits read, by position and size in bytes.
 //!
-//! A group's values are by [cell](crate::Cells), at a level of its own. What they are compared with is what was read of these
-//! cells: a [`Level`], which is made once when the first group asks for it.
+//! The values of a group are kept by [cell](crate::ValuesByCell), at a level of its own. They are compared
+//! with the bytes read of these cells: [`LevelStatistics`], computed when the first group needs the level.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::student_t::student_t_quantile;
 use crate::values_by_cell::{CELLS_MAX, cell_of_split, coarser_cell, stretch_digits};
 
-/// Which splits of how many were read, and their bytes.
+/// The splits read of an input, and their bytes.
 ///
-/// It is one for the whole answer, and keeps 16 bytes for each split read. What a group's quantity was in these splits is a
-/// [`Series`](crate::Series), to which a split without the group adds nothing.
+/// An answer has one sample for all of its groups. It keeps 16 bytes for each split read. A group's quantity
+/// in these splits is a [`SumsByCell`](crate::SumsByCell), to which a split without the group adds nothing.
 #[derive(Debug, Clone)]
 pub struct SplitSample {
     read_splits: Arc<SampledSplits>,
@@ -20,13 +20,13 @@ pub struct SplitSample {
     bytes_read: f64,
     confidence: f64,
     t_quantiles: Arc<StudentTQuantiles>,
-    /// At 95 %.
+    /// The quantiles at 95 %.
     t_quantiles_95: Arc<StudentTQuantiles>,
 }
 
 impl SplitSample {
-    /// Nothing read yet of `splits_total` splits with `bytes_total` bytes; intervals will hold the answer with
-    /// probability `confidence`, 0.95 as a rule.
+    /// Creates a sample without splits read, of `splits_total` splits with `bytes_total` bytes. Intervals
+    /// will contain the answer with probability `confidence`, usually 0.95.
     pub fn new(splits_total: usize, bytes_total: f64, confidence: f64) -> Self {
         Self {
             read_splits: Arc::new(SampledSplits::default()),
@@ -39,7 +39,7 @@ impl SplitSample {
         }
     }
 
-    /// The split at position `index`, of `bytes` bytes, was read.
+    /// Records that the split at position `index`, with `bytes` bytes, was read.
     pub fn add(&mut self, index: usize, bytes: f64) {
         let read = Arc::make_mut(&mut self.read_splits);
         read.cells_and_bytes.push((cell_of_split(index, self.splits_total), bytes));
@@ -49,34 +49,35 @@ impl SplitSample {
         self.bytes_read += bytes;
     }
 
-    /// The same splits, with intervals of another confidence.
+    /// Returns the same splits, with intervals of another confidence.
     #[must_use]
     pub fn with_confidence(&self, confidence: f64) -> Self {
         let quantiles = Arc::new(StudentTQuantiles::new(confidence));
         Self { confidence, t_quantiles: quantiles, ..self.clone() }
     }
 
-    /// The probability with which intervals hold the answer.
+    /// Returns the probability with which intervals contain the answer.
     pub fn confidence(&self) -> f64 {
         self.confidence
     }
 
-    /// Whether every split was read, so that answers are exact.
+    /// Returns whether every split was read, so that answers are exact.
     pub fn is_whole_input(&self) -> bool {
         self.splits_read() >= self.splits_total as u64
     }
 
-    /// How many splits there are.
+    /// Returns the number of splits of the input.
     pub fn splits_total(&self) -> usize {
         self.splits_total
     }
 
-    /// How many splits were read.
+    /// Returns the number of splits read.
     pub fn splits_read(&self) -> u64 {
         self.read_splits.cells_and_bytes.len() as u64
     }
 
-    /// The share of the bytes that was read, from 0 to 1. Where no split has bytes, the share of the splits.
+    /// Returns the share of the bytes read, from 0 to 1. If no split has bytes, returns the share of the
+    /// splits.
     pub fn read_share(&self) -> f64 {
         if self.is_whole_input() {
             1.0
@@ -89,20 +90,20 @@ impl SplitSample {
         }
     }
 
-    /// By how much a sum over the splits read is multiplied to estimate the total: 1 where all were read,
-    /// 0 where nothing was.
+    /// Returns the factor by which a sum over the splits read is multiplied to estimate the total: 1 if all
+    /// were read, 0 if none was.
     pub fn scale_factor(&self) -> f64 {
         let share = self.read_share();
         if share > 0.0 { 1.0 / share } else { 0.0 }
     }
 
-    /// Returns true if a sum equals the sum of the sizes of the splits read, so that its total is known. This holds for
-    /// a count of all rows if sizes are numbers of rows.
+    /// Returns whether a sum equals the sum of the sizes of the splits read, so that its total is known. This
+    /// is true of a count of all rows if the sizes are row counts.
     pub fn is_sum_of_sizes(&self, sum: f64) -> bool {
         self.bytes_read > 0.0 && (sum - self.bytes_read).abs() <= 1e-9 * self.bytes_read
     }
 
-    /// What was read of the cells of a level, or of the highest.
+    /// Returns the statistics of the cells of a level, or of the highest level.
     pub(crate) fn level_statistics(&self, level: u8) -> &LevelStatistics {
         let highest = stretch_digits(self.splits_total);
         let level = u32::from(level).min(highest);
@@ -113,22 +114,22 @@ impl SplitSample {
         })
     }
 
-    /// Student's t for so many degrees of freedom, rounded down, at the sample's confidence.
+    /// Returns Student's t at the sample's confidence, with the degrees of freedom rounded down.
     pub(crate) fn student_t(&self, degrees: f64) -> f64 {
         self.t_quantiles.t_value(degrees)
     }
 
-    /// The same at 95 %.
+    /// Returns Student's t at 95 %.
     pub(crate) fn student_t_95(&self, degrees: f64) -> f64 {
         self.t_quantiles_95.t_value(degrees)
     }
 }
 
-/// Student's t at one confidence, computed when first asked for.
+/// Student's t at one confidence, computed on first use.
 #[derive(Debug)]
 struct StudentTQuantiles {
     confidence: f64,
-    /// Twice per degree of freedom from 1 on: at 1, 1.5, 2, …
+    /// Two values per degree of freedom, from 1 on: at 1, 1.5, 2, …
     t_values: [OnceLock<f64>; 2 * CELLS_MAX],
 }
 
@@ -138,72 +139,76 @@ impl StudentTQuantiles {
     }
 
     fn t_value(&self, degrees: f64) -> f64 {
-        // What is no number is as bad as one degree.
+        // Not-a-number counts as one degree.
         let halves = (degrees.max(1.0).min(CELLS_MAX as f64) * 2.0).floor();
-        // Between 2 and twice CELLS.
+        // The value is between 2 and twice `CELLS_MAX`.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let place = halves as usize - 2;
         *self.t_values[place].get_or_init(|| student_t_quantile(self.confidence, halves / 2.0))
     }
 }
 
-/// The splits that were read.
+/// The splits read.
 #[derive(Debug, Clone, Default)]
 struct SampledSplits {
-    /// Their cells of level 0, and bytes.
+    /// The cells of level 0 of the splits, and their bytes.
     cells_and_bytes: Vec<(u32, f64)>,
-    /// Set as soon as a level was made.
+    /// Set once a level has been computed.
     has_levels: OnceLock<()>,
     levels: [OnceLock<LevelStatistics>; 31],
 }
 
-/// A cell of which a split was read.
+/// A cell with a split that was read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SampledCell {
     pub(crate) cell: u32,
-    /// The number of its stretch, among those of which a split was read.
+    /// The index of its stretch, among the stretches with a split that was read.
     pub(crate) stretch_index: u32,
-    /// How many of its splits were read, and one over it.
+    /// Number of its splits that were read, and the inverse of that number.
     pub(crate) split_count: f64,
     pub(crate) inverse_split_count: f64,
-    /// Its share in the bytes read.
+    /// Its share of the bytes read.
     pub(crate) bytes_share: f64,
-    /// The weight of the squared difference between the unit before and this one, of means by split, in the variance.
+    /// The weight in the variance of the squared difference between the means per split of the cell before
+    /// and of this one.
     pub(crate) difference_weight: f64,
 }
 
 impl SampledCell {
-    /// The share of a split of it.
+    /// Returns the mean share of a split of the cell.
     pub(crate) fn share_per_split(&self) -> f64 {
         self.bytes_share * self.inverse_split_count
     }
 
-    /// What the difference between the unit before and this one adds to the variance of a sum of bytes.
+    /// Returns the contribution of the difference between the cell before and this one to the variance of a
+    /// sum of bytes.
     pub(crate) fn variance_term(&self, before: &SampledCell) -> f64 {
         let difference = self.share_per_split() - before.share_per_split();
         self.difference_weight * difference * difference
     }
 }
 
-/// What was read of the cells of a level: what variances are estimated from.
+/// Statistics of the cells of a level, from which variances are estimated.
 #[derive(Debug, Clone)]
 pub(crate) struct LevelStatistics {
-    /// In order of position.
+    /// The cells, in order of position.
     pub(crate) cells: Vec<SampledCell>,
-    /// For each unit, the number of splits of all units before it, and their share. The last entry covers all units.
+    /// For each cell, the number of splits of all cells before it, and their share. The last entry covers all
+    /// cells.
     cumulative_splits_and_shares: Vec<(f64, f64)>,
-    /// Of the shares of all units the sums of the second, third and fourth powers, and of the second by their splits.
+    /// The sums of the second, third and fourth powers of the cells' shares, and of the second powers divided
+    /// by splits.
     pub(crate) share_power_sums: [f64; 4],
-    /// The sum of all units' terms.
+    /// The sum of all cells' variance terms.
     pub(crate) variance_term_sum: f64,
-    /// How many differences there are within stretches, and between them.
+    /// Number of differences within stretches, and between them.
     pub(crate) differences_within_stretches: f64,
     pub(crate) differences_between_stretches: f64,
-    /// By how much the terms of single units at either end are too few.
+    /// Factor that compensates for the halves of single cells at both ends, which have no difference.
     pub(crate) end_correction: f64,
-    /// How many splits were read.
+    /// Number of splits read.
     pub(crate) split_count: f64,
-    /// For each so many cells the first unit in or after them.
+    /// The first cell in or after each group of 2^`lookup_digits` cell numbers.
     cell_lookup: Vec<u32>,
     lookup_digits: u32,
 }
@@ -252,7 +257,7 @@ impl LevelStatistics {
             units[at].difference_weight = if one.stretch_index == next.stretch_index {
                 product
             } else {
-                // Of a unit without another in its stretch one half is told by each neighbour.
+                // Each neighbour of a cell without another in its stretch covers one half of it.
                 let alone = one.split_count * singles[at - 1] + next.split_count * singles[at];
                 alone / 2.0 * product / (one.split_count + next.split_count)
             };
@@ -301,12 +306,13 @@ impl LevelStatistics {
         }
     }
 
-    /// Whether differences are within stretches, or most of them.
+    /// Returns whether at least half of the differences are within stretches.
     pub(crate) fn is_mostly_paired(&self) -> bool {
         self.differences_within_stretches >= self.differences_between_stretches
     }
 
-    /// Returns the number of splits read in the stretches from one cell to another, and their share of the bytes read.
+    /// Returns the number of splits read in the stretches between two cells, and their share of the bytes
+    /// read.
     pub(crate) fn splits_and_share_between(&self, first: u32, last: u32) -> (f64, f64) {
         let from = self.cells.partition_point(|unit| unit.cell >> 1 < first >> 1);
         let until = self.cells.partition_point(|unit| unit.cell >> 1 <= last >> 1);
@@ -315,7 +321,7 @@ impl LevelStatistics {
         (with.0 - before.0, with.1 - before.1)
     }
 
-    /// The number of the unit of a cell.
+    /// Returns the index of a cell among those with a split that was read.
     pub(crate) fn cell_index(&self, cell: u32) -> Option<usize> {
         let mut at = *self.cell_lookup.get((cell >> self.lookup_digits) as usize)? as usize;
         while self.cells.get(at)?.cell < cell {
@@ -381,7 +387,7 @@ mod tests {
         let shares: Vec<f64> = level.cells.iter().map(|unit| unit.bytes_share).collect();
         assert_eq!(shares, [2.0 / 13.0, 4.0 / 13.0, 7.0 / 13.0]);
         assert!(!level.is_mostly_paired());
-        // Each is alone in its stretch; half of the first and of the last are not told of.
+        // Each cell is alone in its stretch; half of the first and of the last has no difference.
         assert_eq!(
             level.cells.iter().map(|unit| unit.difference_weight).collect::<Vec<_>>(),
             [0.0, 0.5, 0.5]
@@ -440,7 +446,7 @@ mod tests {
             (level.differences_within_stretches, level.differences_between_stretches),
             (32.0, 0.0)
         );
-        // Together they tell of every split.
+        // Together the weights cover every split.
         let weights: Vec<f64> =
             level.cells.chunks(2).map(|pair| pair[1].difference_weight).collect();
         let products: Vec<f64> =

@@ -1,25 +1,27 @@
 //! Quantiles of Student's t distribution, for any real number of degrees of freedom from 1 on.
 //!
-//! The tail of t at ν degrees is I_{ν/(ν+t²)}(ν/2, 1/2) / 2, the regularized incomplete beta function (DLMF 8.17). It is
-//! evaluated by its continued fraction (DLMF 8.17.22) in the modified Lentz way, and inverted by bisection. That takes
-//! some 30 µs: whoever asks again and again keeps the answer.
+//! The tail of t at ν degrees is I_{ν/(ν+t²)}(ν/2, 1/2) / 2, the regularized incomplete beta function (DLMF
+//! 8.17). It is evaluated by its continued fraction (DLMF 8.17.22) in the modified Lentz way, and inverted by
+//! bisection. A call takes about 30 µs, so repeated callers cache the result.
 
 use std::f64::consts::PI;
 
 use libm::log;
 
-/// The t for which Student's distribution with `degrees` of freedom is between −t and t with probability `confidence`.
+/// Returns the t for which Student's distribution with `degrees` of freedom lies between −t and t with
+/// probability `confidence`.
 ///
-/// Accurate to 1e-9 of the value. Degrees below 1 count as 1, not-a-number and infinity as infinitely many; a
-/// confidence of 0 or less gives 0, of 1 or more infinity.
+/// The relative error is at most 1e-9. Degrees below 1 count as 1, not-a-number and infinity as infinitely
+/// many; a confidence of 0 or less gives 0, of 1 or more infinity.
 ///
 /// ```
-/// use tidemill_sampling::student_t;
+/// use tidemill_sampling::student_t_quantile;
 ///
-/// assert!((student_t(0.95, 10.0) - 2.228_138_852).abs() < 1e-8);
+/// assert!((student_t_quantile(0.95, 10.0) - 2.228_138_852).abs() < 1e-8);
 /// ```
 pub fn student_t_quantile(confidence: f64, degrees: f64) -> f64 {
-    // Beyond, t differs from the normal distribution by less than a millionth, and the fraction takes long.
+    // With more degrees, t differs from the normal distribution by less than a millionth, and the fraction is
+    // slow.
     let degrees = if degrees.is_nan() { 1e7 } else { degrees.clamp(1.0, 1e7) };
     let outside = 1.0 - confidence;
     if outside >= 1.0 {
@@ -45,7 +47,7 @@ pub fn student_t_quantile(confidence: f64, degrees: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// The regularized incomplete beta function I_x(a, b).
+/// Returns the regularized incomplete beta function I_x(a, b).
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -62,7 +64,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     }
 }
 
-/// The continued fraction of I_x(a, b), which converges fast for x < (a + 1) / (a + b + 2).
+/// Returns the continued fraction of I_x(a, b), which converges fast for x < (a + 1) / (a + b + 2).
 fn beta_continued_fraction(x: f64, a: f64, b: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let held = |value: f64| if value.abs() < TINY { TINY } else { value };
@@ -87,7 +89,7 @@ fn beta_continued_fraction(x: f64, a: f64, b: f64) -> f64 {
     result
 }
 
-/// ln Γ(x) for x > 0, by Lanczos's approximation (g = 7, nine terms, Godfrey's coefficients).
+/// Returns ln Γ(x) for x > 0, by Lanczos's approximation (g = 7, nine terms, Godfrey's coefficients).
 fn ln_gamma(x: f64) -> f64 {
     const TERMS: [f64; 8] = [
         676.520_368_121_885_1,
@@ -137,7 +139,7 @@ mod tests {
         check(0.5, 1.0, 1.0);
     }
 
-    /// At one and two degrees there is a closed form.
+    /// With one and two degrees there is a closed form.
     #[test]
     fn quantiles_are_those_of_the_closed_forms() {
         for confidence in [0.01, 0.3, 0.8, 0.95, 0.999, 0.999_999] {

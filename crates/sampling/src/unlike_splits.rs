@@ -1,32 +1,33 @@
-//! Room in an interval for splits that are unlike all that were read.
+//! Margins in an interval for splits that are unlike all those read.
 //!
-//! An interval computed from the differences between the splits read does not cover an incident that none of them
-//! belongs to: an hour of errors, a day with ten times the revenue. The sample cannot show the incident, so no rule on
-//! the sample's variance can detect it. Withholding the intervals of samples that met the incident makes things worse:
-//! the intervals left are those of samples that missed it.
+//! An interval computed from the differences between the splits read does not cover an incident outside of
+//! all of them: an hour of errors, a day with ten times the revenue. The sample cannot show the incident, so
+//! no rule on the sample's variance can detect it. Withholding the intervals of samples that met the incident
+//! makes things worse: the intervals left are those of samples that missed it.
 //!
-//! So each interval leaves *room*: with the sample's confidence, at most a share `s` of the splits can be unlike all
-//! that were read. The room is the amount that this share could add or take away.
+//! So each interval has a *margin*: with the sample's confidence, at most a share `s` of the splits can be
+//! unlike all those read. The margin is the amount that this share could add or take away.
 //!
 //! ```text
 //! s      half the rule of three: -ln(1 - confidence) / 2 · unread / splits read, 1.5 / splits at 95 %; one split at least
-//! up     s · (what an unlike split can hold / what a split holds on average - 1)
-//! down   s: an unlike split can be without the quantity
+//! above  s · (content of an unlike split / content of an average split - 1)
+//! below  s: an unlike split can be without the quantity
 //! ```
 //!
-//! *Half* the rule of three suffices, because [`DrawnOrder`](crate::DrawnOrder) leaves gaps of about equal length. One
-//! order in fifty misses a run of 1.5 gaps; independent draws would miss it one time in five. `splits read` counts the
-//! splits of the stretch of the input that the group is in, or, for values, the splits that have the group.
+//! *Half* the rule of three suffices, because [`SamplingOrder`](crate::SamplingOrder) leaves gaps of about
+//! equal length. One order in fifty misses a run of 1.5 gaps; independent draws would miss it one time in
+//! five. `splits read` counts the splits of the stretch of the input that contains the group, or, for values,
+//! the splits that have the group.
 //!
-//! **An unlike split** consists of the group's rows alone, or has values twice as far from the mean as the farthest
-//! value read. Values are at most [`UNLIKE_MAX`] times the average, and so are rows from [`LIMITED_FROM`] splits on.
-//! Single rows can be large as well: per unread amount equal to the amount read, the rest may hold [`LARGE_ROWS`] rows
-//! as large as the largest row read.
+//! **An unlike split** consists of the group's rows alone, or has values twice as far from the mean as the
+//! farthest value read. Values are at most [`UNLIKE_CONTENT_MAX`] times the average, and so are rows from
+//! [`ROW_LIMIT_SPLITS_MIN`] splits on. Single rows can be large as well: per unread amount equal to the
+//! amount read, the rest may contain [`LARGE_UNREAD_ROWS`] rows as large as the largest row read.
 //!
-//! **Too few splits.** There is no interval if fewer than [`SPLITS_MIN`] splits were read or had the values, if fewer
-//! than [`COUNTED_SPLITS_MIN`] had the rows counted, or if unlike splits could double a count. The rule depends on the
-//! number of splits and on how rare the rows are. A sample that missed an incident sees fewer of the rows and loses its
-//! interval first, so the rule does not favor such samples.
+//! **Too few splits.** There is no interval if fewer than [`MARGIN_SPLITS_MIN`] splits were read or had the
+//! values, if fewer than [`COUNTED_SPLITS_MIN`] had the rows counted, or if unlike splits could double a
+//! count. The rule depends on the number of splits and on how rare the rows are. A sample that missed an
+//! incident sees fewer of the rows and loses its interval first, so the rule does not favor such samples.
 //!
 //! `examples/bursts.rs` is the calibration.
 
@@ -42,8 +43,8 @@ const COUNTED_SPLITS_MIN: u64 = 10;
 /// Maximum content of an unlike split, as a multiple of the average split.
 const UNLIKE_CONTENT_MAX: f64 = 50.0;
 
-/// Number of splits read from which [`UNLIKE_MAX`] limits rows. With fewer splits, all rows of an unlike split may be
-/// counted.
+/// Number of splits read from which [`UNLIKE_CONTENT_MAX`] limits rows. With fewer splits, all rows of an
+/// unlike split may be counted.
 const ROW_LIMIT_SPLITS_MIN: f64 = 400.0;
 
 /// Number of values as large as the largest value read that the unread rest may hold, per amount equal to that read.
@@ -62,10 +63,10 @@ pub struct UnlikeSplitMargin {
 }
 
 impl UnlikeSplitMargin {
-    /// No room. The interval covers the differences between the splits read alone.
+    /// No margin. The interval covers the differences between the splits read alone.
     pub const NONE: UnlikeSplitMargin = UnlikeSplitMargin { below: 0.0, above: 0.0 };
 
-    /// Returns the room of a number `slope` times as large. A negative slope swaps the sides.
+    /// Returns the margin of a number `slope` times as large. A negative slope swaps the sides.
     #[must_use]
     pub fn scale(self, slope: f64) -> UnlikeSplitMargin {
         let (down, up) = (self.below * slope.abs(), self.above * slope.abs());
@@ -76,7 +77,7 @@ impl UnlikeSplitMargin {
         }
     }
 
-    /// Returns the room of the sum of two numbers.
+    /// Returns the margin of the sum of two numbers.
     #[must_use]
     pub fn combine(self, other: UnlikeSplitMargin) -> UnlikeSplitMargin {
         UnlikeSplitMargin { below: self.below + other.below, above: self.above + other.above }
@@ -94,8 +95,8 @@ pub struct ValueSummary {
     pub max: f64,
 }
 
-/// The rows that a total covers: those that pass a filter and have an argument. Filters and arguments are numbers, by
-/// which totals of the same rows are recognised.
+/// The rows that a total covers: those that pass a filter and have a non-null argument. Filters and arguments
+/// are numbers that identify totals of the same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowSet {
     /// The filter, or `None` for all rows of the group.
@@ -141,7 +142,7 @@ impl FormulaTotal<'_> {
             .filter(|_| min == 0.0 && max > 0.0 && are_whole)
     }
 
-    /// Returns this part as a count of the marked `rows`, if any. Splits without marked rows do not count as seen.
+    /// Returns this total as a count of the marked `rows`, if any. Splits without marked rows do not count as seen.
     fn as_row_count<'a>(&self, rows: Option<&'a SumsByCell>) -> FormulaTotal<'a>
     where
         Self: 'a,
@@ -161,13 +162,13 @@ impl FormulaTotal<'_> {
     }
 }
 
-/// The rows read that may be counted, and where they are.
+/// The rows read that may be counted, and their location.
 #[derive(Debug, Clone, Copy)]
 struct CountableRows {
     row_count: f64,
     /// Number of splits read that have such rows.
     split_count: f64,
-    /// Share of the bytes read that the stretch of these rows has.
+    /// Share of the bytes read in the stretch of these rows.
     bytes_share: f64,
 }
 
@@ -175,12 +176,12 @@ struct CountableRows {
 const ROUNDING_TOLERANCE: f64 = 1e-9;
 
 impl SplitSample {
-    /// Returns the room for a number computed from totals, or `None` if too few splits were read for one of them.
-    /// `rows_read` is the number of rows in the splits read, of all groups.
+    /// Returns the margin of a number computed from totals, or `None` if too few splits were read for one of
+    /// them. `rows_read` is the number of rows in the splits read, of all groups.
     ///
-    /// The quotient of a sum and the count of its rows has the room of a mean. So has the quotient of two sums over the
-    /// same rows, because more rows change both. For the quotient of a count and a count that contains its rows, the
-    /// latter limits the rows of unlike splits.
+    /// The quotient of a sum and the count of its rows has the margin of a mean. So has the quotient of two
+    /// sums over the same rows, because more rows change both. For the quotient of a count and a count that
+    /// contains its rows, the latter limits the rows of unlike splits.
     pub fn unlike_split_margin(
         &self,
         parts: &[FormulaTotal<'_>],
@@ -262,7 +263,7 @@ impl SplitSample {
         Some(room)
     }
 
-    /// Returns the share of the splits that can be unlike all `splits` that were read.
+    /// Returns the share of the splits that can be unlike all `splits` read.
     fn unlike_split_share(&self, splits: f64) -> f64 {
         let unread = 1.0 - self.read_share();
         let miss = 1.0 - self.confidence();
@@ -293,8 +294,9 @@ impl SplitSample {
             .max(0.0)
     }
 
-    /// Returns the room for a count, or `None` if too few splits were read. `rows` are the counted rows in the splits
-    /// read, `seen_splits` the number of splits with such rows, and `around` the rows that may be counted.
+    /// Returns the margin of a count, or `None` if too few splits were read. `rows` are the counted rows in
+    /// the splits read, `seen_splits` the number of splits with such rows, and `around` the rows that may be
+    /// counted.
     fn count_margin(
         &self,
         rows: &SumsByCell,
@@ -312,8 +314,8 @@ impl SplitSample {
         })
     }
 
-    /// Returns the room for a mean of values, or `None` if too few splits were read. `seen_splits` splits have values;
-    /// they weigh as much as `carrying` splits of equal size.
+    /// Returns the margin of a mean of values, or `None` if too few splits were read. `seen_splits` splits
+    /// have values; they weigh as much as `carrying` splits of equal size.
     fn mean_margin(
         &self,
         mean: f64,
@@ -348,8 +350,8 @@ impl SplitSample {
         })
     }
 
-    /// Returns the room for a share of rows, or `None` if too few splits were read. `seen_splits` splits have such
-    /// rows.
+    /// Returns the margin of a share of rows, or `None` if too few splits were read. `seen_splits` splits
+    /// have such rows.
     pub(crate) fn share_margin(
         &self,
         share: f64,
@@ -363,8 +365,8 @@ impl SplitSample {
         Some(UnlikeSplitMargin { below: unlike * share, above: unlike * (1.0 - share) })
     }
 
-    /// Returns the room for a sum of values, or `None` if too few splits were read. Unlike splits can have more rows,
-    /// or larger values.
+    /// Returns the margin of a sum of values, or `None` if too few splits were read. Unlike splits can have
+    /// more rows, or larger values.
     fn sum_margin(
         &self,
         sums: &SumsByCell,
@@ -392,8 +394,8 @@ impl SplitSample {
         })
     }
 
-    /// Returns the number of splits with equal sums that tell as much as those of a series: Kish's effective size,
-    /// (Σy)²/Σy².
+    /// Returns the number of splits with equal sums that carry as much information as those of the given
+    /// sums: Kish's effective size, (Σy)²/Σy².
     fn effective_splits(&self, series: &SumsByCell, seen_splits: u64) -> f64 {
         let level = self.level_statistics(series.level());
         let squares = series.entries().iter().map(|(cell, sum)| {
@@ -405,8 +407,8 @@ impl SplitSample {
         (sum * sum / squares.sum::<f64>()).min(seen_splits as f64).max(1.0)
     }
 
-    /// Returns the number of splits read in the stretch of the input that a series covers, and their share of the bytes
-    /// read.
+    /// Returns the number of splits read in the stretch of the input that the sums cover, and their share of
+    /// the bytes read.
     fn covered_span(&self, series: &SumsByCell) -> (f64, f64) {
         match (series.entries().first(), series.entries().last()) {
             (Some((first, _)), Some((last, _))) => {
@@ -536,11 +538,11 @@ mod tests {
             close(room.above, share * up);
         };
         check(5.0, 4.0, 8.0, 2.0, 6.0);
-        // The room reaches neither below zero nor beyond fifty times the mean.
+        // The margin reaches neither below zero nor beyond fifty times the mean.
         check(5.0, 1.0, 1_000.0, 5.0, 245.0);
         check(-5.0, -8.0, -1.0, 6.0, 5.0);
         check(0.0, -8.0, 1.0, 16.0, 2.0);
-        // The room of a sum is the larger of the rooms of its mean and its count.
+        // The margin of a sum is the larger of the margins of its mean and its count.
         let values = ValueSummary { count: 1e5, min: 0.5, max: 2.0 };
         let room = sample.sum_margin(&sums, values, seen, sample.all_rows_read(1e5)).unwrap();
         close(room.above, share * 2.0 * 1e6);
@@ -548,7 +550,7 @@ mod tests {
         close(room.above, share * 3.0 * 1e6);
     }
 
-    /// Half of the rows are in one split, so all splits tell as much as a few equal ones.
+    /// Half of the rows are in one split, so all splits carry as much information as a few equal ones.
     #[test]
     fn rows_in_one_split_have_few_effective_splits() {
         let (mut sample, rows, seen) = sample(100, |index| if index == 500 { 0.0 } else { 1.0 });
@@ -572,7 +574,7 @@ mod tests {
         close(room.above, LARGE_UNREAD_ROWS * 0.9 * 2.0 / 100.0);
     }
 
-    /// The room of a mean differs from that of its sum and from that of its count.
+    /// The margin of a mean differs from that of its sum and from that of its count.
     #[test]
     fn margin_of_a_formula_is_that_of_its_quantity() {
         let (sample, rows, seen_splits) = sample(100, |_| 10.0);

@@ -1,7 +1,7 @@
-//! Values by place in the input, as finely as 64 cells allow.
+//! Values by position in the input, at a resolution of at most 64 cells.
 //!
-//! To keep each group's value for each split would cost too much. So positions are cut into *cells*, and a group keeps a
-//! value for each of at most [`CELLS`] cells in which it was seen:
+//! A value for each group and each split would take too much memory. So positions are cut into *cells*, and a
+//! group keeps a value for each of at most [`CELLS_MAX`] cells in which it was seen:
 //!
 //! ```text
 //! level 3   │           stretch 0           │           stretch 1           │  2^(d-3) stretches
@@ -11,33 +11,34 @@
 //! coin        b   a   b   b   a   a   b   a   b   a   a   a   b   a   b   b    a hash of the split's index
 //! ```
 //!
-//! Two cells share each stretch, by a coin for each split, so that there are two values of the same stretch to compare:
-//! what they differ by is chance, whereas neighbouring stretches may differ because the data drifts. (With 64 cells one
-//! after another, a group whose rows stand together in a tenth of 20,000 splits kept an interval of ±41 % when half of
-//! the splits had been read.) The coin is no property of the order of reading, and no pattern of the data (every other
-//! split of another file) can follow it.
+//! Two cells share each stretch, by a coin for each split, so that there are two values of the same stretch
+//! to compare: their difference is chance, whereas neighbouring stretches may differ because the data drifts.
+//! (With 64 cells one after another, a group whose rows are together in a tenth of 20,000 splits kept an
+//! interval of ±41 % when half of the splits had been read.) The coin does not depend on the order of
+//! reading, and no pattern of the data (every other split from another file) can follow it.
 //!
-//! At level 0 each split has a cell by itself. When a group's cells would pass 64 it goes up a level: each two neighbouring
-//! stretches become one. So it is at the lowest level at which its cells fit, whatever the order and the parts in which its
-//! rows came. A group in few splits, or in a short run of the input, keeps fine cells there; one that is everywhere has
-//! the 64 cells of 32 stretches.
+//! At level 0 each split has a cell by itself. When a group would exceed 64 cells, it goes up a level: each
+//! pair of neighbouring stretches becomes one. So it is at the lowest level at which its cells fit, whatever
+//! the order in which its rows came and were merged. A group in few splits, or in a short run of the input,
+//! keeps fine cells there; a group that is everywhere has the 64 cells of 32 stretches.
 
 use crate::sampling_order::mix_bits;
 
-/// The most cells that a group keeps.
+/// Maximum number of cells that a group keeps.
 pub const CELLS_MAX: usize = 64;
 
-/// The most binary digits of a stretch at level 0.
+/// Maximum number of binary digits of a stretch at level 0.
 const STRETCH_DIGITS_MAX: u32 = 30;
 
-/// How many binary digits a stretch of `count` splits has at level 0.
+/// Returns the number of binary digits of a stretch at level 0 for `count` splits.
 pub(crate) fn stretch_digits(count: usize) -> u32 {
     if count < 2 { 0 } else { (usize::BITS - (count - 1).leading_zeros()).min(STRETCH_DIGITS_MAX) }
 }
 
-/// The cell at level 0 of the split at position `index` of `count`: a function of the two numbers alone.
+/// Returns the cell at level 0 of the split at position `index` of `count`: a function of these two numbers
+/// alone.
 ///
-/// Up to a billion splits have a cell each. Twice the stretch, and one more by the coin.
+/// Up to a billion splits have a cell each. The cell is twice the stretch, plus one by the coin.
 pub fn cell_of_split(index: usize, count: usize) -> u32 {
     let index = index.min(count.saturating_sub(1));
     let stretch = ((index as u128) << stretch_digits(count)) / count.max(1) as u128;
@@ -45,12 +46,12 @@ pub fn cell_of_split(index: usize, count: usize) -> u32 {
     u32::try_from(stretch * 2 + u128::from(coin)).unwrap_or(0)
 }
 
-/// The cell so many levels above.
+/// Returns the cell that contains `cell`, `levels` levels above.
 pub(crate) const fn coarser_cell(cell: u32, levels: u32) -> u32 {
     ((cell >> 1 >> levels) << 1) | (cell & 1)
 }
 
-/// The values of a group by cell, at most [`CELLS`] of them, at the lowest level at which they fit.
+/// The values of a group by cell: at most [`CELLS_MAX`], at the lowest level at which they fit.
 ///
 /// Equal values by split give equal cells, whatever the order and the parts in which they are added.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,11 +59,11 @@ pub struct ValuesByCell<T> {
     /// Cells of the level in ascending order, each once.
     entries: Vec<(u32, T)>,
     level: u8,
-    /// The place of the cell that was changed last, as values come split by split.
+    /// Index of the cell changed last, because values come split by split.
     last_index: u8,
 }
 
-/// The sums of a group by cell: what its quantity was in the splits that were read.
+/// The sums of a quantity of a group by cell, over the splits read.
 pub type SumsByCell = ValuesByCell<f64>;
 
 impl<T> Default for ValuesByCell<T> {
@@ -72,8 +73,8 @@ impl<T> Default for ValuesByCell<T> {
 }
 
 impl<T> ValuesByCell<T> {
-    /// Cells of a level and their values; none if there are more than [`CELLS`], or they are not in ascending order,
-    /// or no cells of that level.
+    /// Creates cells of a level with their values. Returns `None` if there are more than [`CELLS_MAX`], if
+    /// they are not in ascending order, or if they are not cells of that level.
     pub fn from_entries(level: u8, entries: Vec<(u32, T)>) -> Option<Self> {
         let digits = STRETCH_DIGITS_MAX.checked_sub(u32::from(level))?;
         let is_in_order = entries.is_sorted_by(|(one, _), (next, _)| one < next);
@@ -82,29 +83,29 @@ impl<T> ValuesByCell<T> {
         is_valid.then_some(Self { entries, level, last_index: 0 })
     }
 
-    /// How many times neighbouring stretches were joined.
+    /// Returns the number of times that neighbouring stretches were joined.
     pub fn level(&self) -> u8 {
         self.level
     }
 
-    /// The cells and their values, in ascending order.
+    /// Returns the cells and their values, in ascending order of cells.
     pub fn entries(&self) -> &[(u32, T)] {
         &self.entries
     }
 
-    /// The cells that have room on the heap.
+    /// Returns the number of cells for which heap memory is allocated.
     pub fn capacity(&self) -> usize {
         self.entries.capacity()
     }
 
-    /// The same cells with other values.
+    /// Returns the same cells with converted values.
     pub fn map_values<U>(&self, mut of: impl FnMut(&T) -> U) -> ValuesByCell<U> {
         let entries = self.entries.iter().map(|(cell, value)| (*cell, of(value))).collect();
         ValuesByCell { entries, level: self.level, last_index: self.last_index }
     }
 
-    /// The value of the cell that a cell of level 0 is in; made where there is none yet. `join` adds the second value to
-    /// the first, where cells become one to make room.
+    /// Returns the value of the cell that contains a cell of level 0, created by `make` if it is new. `join`
+    /// adds the second value to the first if cells are joined to make room.
     #[inline]
     pub fn cell_value_mut(
         &mut self,
@@ -128,8 +129,8 @@ impl<T> ValuesByCell<T> {
         &mut self.entries[at].1
     }
 
-    /// The place of a cell of level 0; where there is none, the place that it would have, for which there is room, and the
-    /// cell there.
+    /// Returns the index of the cell that contains a cell of level 0. For a new cell, makes room and returns
+    /// the index and the cell to insert there.
     fn find_or_make_room(
         &mut self,
         cell: u32,
@@ -145,13 +146,13 @@ impl<T> ValuesByCell<T> {
         }
     }
 
-    /// Goes up a level.
+    /// Joins neighbouring stretches, one level up.
     fn coarsen(&mut self, join: &mut impl FnMut(&mut T, T)) {
         self.level += 1;
         let mut joined: Vec<(u32, T)> = Vec::with_capacity(self.entries.capacity());
         for (cell, value) in self.entries.drain(..) {
             let own = coarser_cell(cell, 1);
-            // Of a stretch there are at most two, of which the other may have come first.
+            // A stretch has at most two cells, and the other one may have come first.
             let near = joined.len().saturating_sub(2);
             match joined[near..].binary_search_by_key(&own, |(cell, _)| *cell) {
                 Ok(at) => join(&mut joined[near + at].1, value),
@@ -161,14 +162,14 @@ impl<T> ValuesByCell<T> {
         self.entries = joined;
     }
 
-    /// Goes up to a level, where it is below.
+    /// Joins stretches up to a level, if it is above the current one.
     pub(crate) fn coarsen_to(&mut self, level: u8, mut join: impl FnMut(&mut T, T)) {
         while self.level < level {
             self.coarsen(&mut join);
         }
     }
 
-    /// Adds another's values, cell by cell.
+    /// Adds the values of another group of cells, cell by cell.
     pub fn merge(&mut self, mut other: Self, mut join: impl FnMut(&mut T, T)) {
         let level = self.level.max(other.level);
         self.coarsen_to(level, &mut join);
@@ -178,7 +179,7 @@ impl<T> ValuesByCell<T> {
             return;
         }
         for (cell, value) in other.entries {
-            // The first cell of level 0 within.
+            // The first cell of level 0 within it.
             let first = ((cell >> 1) << level << 1) | (cell & 1);
             match self.find_or_make_room(first, &mut join) {
                 Ok(at) => join(&mut self.entries[at].1, value),
@@ -189,18 +190,18 @@ impl<T> ValuesByCell<T> {
 }
 
 impl SumsByCell {
-    /// Adds to the sum of the cell that a cell of level 0 is in.
+    /// Adds to the sum of the cell that contains a cell of level 0.
     #[inline]
     pub fn add(&mut self, cell: u32, value: f64) {
         *self.cell_value_mut(cell, || 0.0, |sum, other| *sum += other) += value;
     }
 
-    /// The sum over all cells.
+    /// Returns the sum over all cells.
     pub fn sum(&self) -> f64 {
         self.entries.iter().map(|(_, sum)| sum).sum()
     }
 
-    /// Adds another's sums, cell by cell.
+    /// Adds the sums of another group of cells, cell by cell.
     pub fn merge_sums(&mut self, other: Self) {
         self.merge(other, |sum, other| *sum += other);
     }
@@ -214,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// What the cells of values are: those of the lowest level at which they fit.
+    /// Returns the expected cells: those of the lowest level at which they fit.
     fn reference_cells(values: &[(u32, f64)]) -> (u8, Vec<(u32, f64)>) {
         for level in 0.. {
             let mut cells = BTreeMap::new();
@@ -234,7 +235,7 @@ mod tests {
         series
     }
 
-    /// Whole numbers, of which sums are exact.
+    /// Whole numbers, whose sums are exact.
     fn arbitrary_values() -> impl Strategy<Value = Vec<(u32, f64)>> {
         let near = |center: u32, width: u32| {
             (
@@ -265,7 +266,7 @@ mod tests {
             for cut in cuts {
                 let (part, more) = rest.split_at(cut.min(rest.len()));
                 let mut part = sums_of(part);
-                // Either way round.
+                // Merge in both directions.
                 if cut % 2 == 0 {
                     std::mem::swap(&mut part, &mut parts);
                 }

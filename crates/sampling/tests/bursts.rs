@@ -36,7 +36,7 @@ fn bursts_of_errors_are_within_intervals() {
     }
 }
 
-/// Intervals hold because of the room; without it they miss bursts.
+/// Intervals hold because of the margin; without it they miss bursts.
 #[test]
 fn without_room_missed_bursts_are_not_within_intervals() {
     for (splits, read) in [(ROW_GROUPS, 5), (ROW_GROUPS, 20), (TEXT, 20)] {

@@ -1,4 +1,4 @@
-//! Whether intervals hold the exact answer as often as they say. All seeds are fixed: a run is like any other.
+//! Tests that intervals contain the exact answer as often as stated. All seeds are fixed: every run is equal.
 //!
 //! `examples/calibrate.rs` is the study; these are a few of its cells, with bounds wide enough for another seed.
 
@@ -25,7 +25,7 @@ struct Split {
     sum: f64,
 }
 
-/// Splits of which the group has 40 rows or so, `drift` more at the end than at the start.
+/// Generates splits with about 40 rows of the group, and `drift` more at the end than at the start.
 fn splits(count: usize, drift: f64) -> Vec<Split> {
     (0..count as u64)
         .map(|index| {
@@ -39,7 +39,7 @@ fn splits(count: usize, drift: f64) -> Vec<Split> {
         .collect()
 }
 
-/// Of `runs` orders, how many percent of the intervals of a total and of a mean hold the exact one.
+/// Returns the percentage of `runs` orders whose intervals of a total and of a mean contain the exact answer.
 fn coverage_percent(splits: &[Split], read: usize, runs: u64) -> (f64, f64) {
     let count = splits.len();
     let bytes = splits.iter().map(|split| split.bytes).sum();
@@ -86,7 +86,7 @@ fn intervals_of_drifting_data_hold_at_least_at_the_stated_confidence() {
     }
 }
 
-/// Who stops at the first interval that is narrow enough is still right as often as stated.
+/// Stopping at the first interval that is narrow enough keeps the stated confidence.
 #[test]
 fn stopping_by_precision_keeps_the_confidence() {
     let splits = splits(400, 0.0);
@@ -126,7 +126,7 @@ fn equal_samples_give_equal_intervals() {
         let mut series = SumsByCell::default();
         for index in SamplingOrder::new(5_000, 9).take(600) {
             sample.add(index, 1.0);
-            // Skewed: it is bootstrapped.
+            // Skewed values, which are bootstrapped.
             series.add(cell_of_split(index, 5_000), (3.0 * unit(6, index as u64)).exp().powi(2));
         }
         sample.estimate_total(&series, 600, UnlikeSplitMargin::NONE)

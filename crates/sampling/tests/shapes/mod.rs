@@ -261,7 +261,7 @@ pub(crate) type CoverageByEstimator = [EstimatorCoverage; 6];
 pub(crate) const NAMES: [&str; 6] =
     ["count", "sum", "mean", "share", "count per other row", "share of values"];
 
-/// Runs the estimators `runs` times, each on `read` drawn splits, with or without room for unlike splits.
+/// Runs the estimators `runs` times, each on `read` drawn splits, with or without margins for unlike splits.
 pub(crate) fn run_estimators(
     shape: InputShape,
     splits: InputSplits,
