@@ -1,11 +1,11 @@
-//! How fast the line formats and CSV are decoded, in memory, on one core.
+//! Benchmark: the speed of decoding the line formats and CSV, in memory, on one core.
 //!
 //! ```text
 //! cargo run --release -p tidemill-text --example lines_speed -- [LOG_DIRECTORY]
 //! ```
 //!
-//! The directory holds `apache_access.log` and `auth.log`; each is repeated to 64 MiB and
-//! handed over in blocks of 1 MiB.
+//! The directory holds `apache_access.log` and `auth.log`. The benchmark repeats each of them to 64 MiB and
+//! decodes it in blocks of 1 MiB.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ fn main() {
     let read = |name: &str| std::fs::read(format!("{directory}/{name}")).ok();
     println!("instruction set: {}", instruction_set());
     if let Some(log) = read("apache_access.log") {
-        // Without the line that is cut off, which would send its window to the careful path.
+        // Without the truncated line, which would send its window to the exact path.
         let log: Vec<u8> = log
             .split_inclusive(|byte| *byte == b'\n')
             .filter(|line| line.ends_with(b"\"\n"))
@@ -37,7 +37,7 @@ fn main() {
         measure("access log: status", &log, &mut of(&[7]));
         measure("access log: all columns", &log, &mut of(&(0..11).collect::<Vec<_>>()));
         measure("access log: none", &log, &mut of(&[]));
-        // Every fourth line in the Common format: everything is read carefully.
+        // Every fourth line is in the Common format, which forces record-by-record tokenizing.
         let mixed: Vec<u8> = log
             .split_inclusive(|byte| *byte == b'\n')
             .enumerate()
@@ -114,7 +114,7 @@ fn fields() {
     }
 }
 
-/// A router's log, as Heroku writes it.
+/// A router's log in Heroku's spelling.
 fn key_values() {
     let log: Vec<u8> = (0..20_000)
         .flat_map(|n| {
@@ -167,7 +167,7 @@ fn line_columns(name: &str, log: &[u8]) {
     }
 }
 
-/// Prints the best of some runs, in bytes and rows.
+/// Prints the best of several runs, in bytes and rows.
 fn measure(label: &str, log: &[u8], decoder: &mut dyn BlockDecoder) {
     let mut text = Vec::new();
     while text.len() < 64 << 20 {

@@ -1,7 +1,7 @@
-//! How fast a file is decoded on one core: `throughput FILE.jsonl [COLUMN,COLUMN…] [SECONDS]`.
+//! Benchmark: the speed of decoding a file on one core: `throughput FILE.jsonl [COLUMN,COLUMN…] [SECONDS]`.
 //!
-//! Without columns, all that are inferred from the file's beginning are read. The file is read
-//! into memory first. With `STRICT` in the environment, what is not wanted is checked in full.
+//! Without columns, the program reads all columns inferred from the file's beginning. It loads the file
+//! into memory first. With `STRICT` in the environment, it checks skipped values in full.
 
 use std::time::{Duration, Instant};
 

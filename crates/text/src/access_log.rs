@@ -1,4 +1,4 @@
-//! Access logs of web servers: the Common and the Combined Log Format.
+//! The decoder of web servers' access logs: the Common and the Combined Log Format.
 //!
 //! ```text
 //!   ip        ident user ts                           request           status bytes
@@ -12,55 +12,55 @@
 //! `ngx_http_log_module`, whose `combined` is the same.
 //!
 //! # Grammar
-//! A line is pieces with one space between each two. A piece that starts with `"` goes on to
-//! the next quote that is not escaped by `\` and has a space or the line end behind it, so that
+//! A line consists of pieces with one space between each two. A piece that starts with `"` extends to
+//! the next quote that is not escaped by `\` and precedes a space or the line end, so that
 //! most quotes that a server forgot to escape do no harm (`"/?q="x"&n=1"`). The pieces are:
 //!
 //! - `ip`, `ident`, `user`. A user may contain spaces: the time is the first piece from the
 //!   fourth on that starts with `[`, is followed by one that ends in `]` and then by the
-//!   request, which is in quotes. One of several words has no word `-`, no `:`, which no user of HTTP's
-//!   authentication has, and no address followed by an identity, and something stands before it: what
-//!   stands before the time of `www.example.com 10.0.0.1 - - [` is a site and three columns, and where
-//!   the shape has no site the record is malformed. So is one behind the header of another log
+//!   request, which is in quotes. A user of several words has no word `-`, no `:`, which no user of HTTP's
+//!   authentication has, and no address followed by an identity, and the pieces before it are not empty. The
+//!   pieces before the time of `www.example.com 10.0.0.1 - - [` are a site and three columns; where
+//!   the shape has no site the record is malformed. So is a record after the header of another log
 //!   (`Nov 10 12:11:55 host nginx: 10.0.0.1 - - [`, `web_1  | 10.0.0.1 - - [`).
-//! - A client may be a list of addresses with a comma and spaces between, as proxies write `X-Forwarded-For`. It is one
-//!   value.
+//! - A client may be a list of addresses separated by a comma and spaces, as proxies write `X-Forwarded-For`.
+//!   It is one value.
 //! - The time may have a fraction of a second, with up to nine digits (`[10/Oct/2000:13:55:36.123 -0700]`).
 //! - `status` and `bytes`.
-//! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. Where a sample
-//!   shows that nearly all records have them, a record that has something else there is malformed.
-//!   Servers are often told to log more: further pieces must be whole, and are skipped.
+//! - `referrer` and `user_agent`, if the next two pieces are in quotes; null if not. If a sample
+//!   shows that nearly all records have them, a record with something else there is malformed.
+//!   Many servers are configured to log more: further pieces must be whole, and the decoder skips them.
 //!
-//! From the request on, a piece that does not begin with a quote has none that is not escaped. In one
-//! that does, a quote behind a space opens quotes that another one closes within the piece. Where it is
-//! otherwise, a quote that nobody escaped has cut a value in two (`"Mozilla "x" y"`), and the record is
+//! From the request on, a piece that does not begin with a quote has no unescaped quote. In a piece
+//! that does, a quote after a space opens quotes that another one closes within the piece. In any other
+//! case, an unescaped quote has cut a value in two (`"Mozilla "x" y"`), and the record is
 //! malformed.
 //!
 //! Servers of several sites write the site's name before that (`vhost_combined`: `host:port`), and
-//! many write how long a request took behind it. What a sample shows of this is its [`Shape`]: `host`,
-//! `port`, `request_time`, `upstream_response_time` and `x_forwarded_for` are columns then, and null
-//! in a record without them. What stands behind is found by its place; a list (`0.004, 0.001 : -`) is
-//! one value there.
+//! many write the duration of a request after it. The [`AccessLogShape`] describes what a sample shows of
+//! this: `host`, `port`, `request_time`, `upstream_response_time` and `x_forwarded_for` are columns then, and
+//! null in a record without them. The decoder finds the trailing pieces by position; a list
+//! (`0.004, 0.001 : -`) is one value there.
 //!
-//! A blank line is no record. `-` is null in every column. In every piece but the time, `\"`,
-//! `\\`, `\b`, `\n`, `\r`, `\t`, `\v` and `\xhh` are undone, and `\` before any other byte
-//! stays; where that does not give UTF-8 (a TLS handshake on a plain port, Latin-1 in a
-//! referrer) the value stays as it is written, escapes and all.
+//! A blank line is no record. `-` is null in every column. In every piece but the time, the decoder resolves
+//! `\"`, `\\`, `\b`, `\n`, `\r`, `\t`, `\v` and `\xhh`, and keeps `\` before any other byte.
+//! If the result is not UTF-8 (a TLS handshake on a plain port, Latin-1 in a
+//! referrer) the value keeps its spelling, escapes included.
 //!
-//! The request is `method SP path SP protocol`. A method is capital letters, `-` and `_`; the
-//! last word is the protocol if it starts with `HTTP/`; what is between is the path, spaces
-//! and all. Without a protocol (`"GET /x"`, HTTP/0.9) that is null. What does not start with a
-//! method and a space (`"-"`, junk) is as a whole the path, and method and protocol are null.
+//! The request is `method SP path SP protocol`. A method consists of capital letters, `-` and `_`. The
+//! last word is the protocol if it starts with `HTTP/`; the text between is the path, spaces
+//! included. Without a protocol (`"GET /x"`, HTTP/0.9) that is null. A request that does not start with a
+//! method and a space (`"-"`, junk) is the path as a whole, and method and protocol are null.
 //!
-//! # How
+//! # Method
 //! As in [`csv`](crate::csv), one pass finds all separators (space or line end) outside quotes
-//! and writes their positions down. Records of one server have the same number of pieces, so
-//! piece `k` of record `r` ends at separator `r * n + k`; `n` is what the last record had that
-//! was read carefully, at first that of the Combined format. It is known to fit if every `n`-th
+//! and writes their positions. Records of one server have the same number of pieces, so
+//! piece `k` of record `r` ends at separator `r * n + k`; `n` is the piece count of the last record
+//! that was decoded singly, initially that of the Combined format. It fits if every `n`-th
 //! separator is a line end and no other is, and if brackets and quotes are where they should
-//! be. Where records differ in that (both formats in one file, a user with a space), the
-//! separators are gone through record by record; where something else is odd (an unescaped
-//! quote, one that is not closed, a lone `\r`), the text is.
+//! be. If only the piece counts differ (both formats in one file, a user with a space), the tokenizer
+//! goes through the separators record by record. If something else is odd (an unescaped
+//! quote, one that is not closed, a lone `\r`), it goes through the text.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ use crate::text_fault::{TextFault, TextFaultKind};
 use crate::value_parsing::{self, NullStrings, can_be_leap_second};
 use crate::value_span::ValueSpan;
 
-/// The columns of an access log, in the order of their positions; all may be null.
+/// Returns the columns of an access log, in the order of their positions; all may be null.
 ///
 /// | position | column | type | |
 /// | --- | --- | --- | --- |
@@ -95,14 +95,14 @@ use crate::value_span::ValueSpan;
 /// | 9 | `referrer` | Utf8View | Combined only |
 /// | 10 | `user_agent` | Utf8View | Combined only |
 ///
-/// A decoder can be asked for other types: any that text can be read as; the time as a
-/// timestamp with any zone and unit, or as text as it is written.
+/// A caller can also request other types: any that text can be read as; the time as a
+/// timestamp with any zone and unit, or as text in its original spelling.
 #[must_use]
 pub fn access_log_columns() -> Vec<FieldRef> {
     AccessLogShape::default().columns()
 }
 
-/// What a column is of a record.
+/// The part of a record that a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AccessLogField {
     Host,
@@ -118,12 +118,12 @@ enum AccessLogField {
     Bytes,
     Referrer,
     UserAgent,
-    /// What follows, by its place among what follows.
+    /// A trailing piece, by its index among the trailing pieces.
     ExtraPiece(usize),
 }
 
 impl AccessLogField {
-    /// Those of every shape, in the order of positions.
+    /// The fields of every shape, in the order of positions.
     const IN_EVERY_SHAPE: [AccessLogField; 11] = [
         AccessLogField::Ip,
         AccessLogField::Ident,
@@ -139,16 +139,17 @@ impl AccessLogField {
     ];
 }
 
-/// Decodes access logs.
+/// A decoder of access logs.
 ///
 /// ```
 /// use arrow_array::{cast::AsArray, types::Int16Type};
-/// use tidemill_text::{Decode, Decoded, Options, access_log::{AccessLogDecoder, columns}};
+/// use tidemill_text::{BlockDecoder, DecodedBlocks, Options};
+/// use tidemill_text::access_log::{AccessLogDecoder, access_log_columns};
 ///
-/// let all = columns();
+/// let all = access_log_columns();
 /// let wanted = [0, 5, 7].map(|place| (place, all[place].clone())).to_vec();
 /// let mut decoder = AccessLogDecoder::new(wanted, Options::default()).unwrap();
-/// let mut out = Decoded::default();
+/// let mut out = DecodedBlocks::default();
 /// let line = r#"10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 12"#;
 /// decoder.decode(line.as_bytes(), &mut out);
 /// let batch = &out.batches[0];
@@ -160,24 +161,25 @@ pub struct AccessLogDecoder {
 }
 
 impl AccessLogDecoder {
-    /// A decoder of `columns`, each a position among [`columns()`] and what it becomes.
+    /// Returns a decoder of `columns`, each a position among [`access_log_columns()`] and the column that it
+    /// becomes.
     ///
     /// # Errors
     /// The first column of a type that its text cannot be read as.
     ///
     /// # Panics
-    /// If a position is not one of [`columns()`].
+    /// If a position is not one of [`access_log_columns()`].
     pub fn new(columns: Vec<(usize, FieldRef)>, options: crate::Options) -> Result<Self, FieldRef> {
         Self::with_shape(&AccessLogShape::default(), columns, options)
     }
 
-    /// A decoder of `columns`, each a position among the shape's and what it becomes.
+    /// Returns a decoder of `columns`, each a position among the shape's and the column that it becomes.
     ///
     /// # Errors
     /// The first column of a type that its text cannot be read as.
     ///
     /// # Panics
-    /// If a position is not one of [`Shape::columns`].
+    /// If a position is not one of [`AccessLogShape::columns`].
     pub fn with_shape(
         shape: &AccessLogShape,
         columns: Vec<(usize, FieldRef)>,
@@ -232,7 +234,7 @@ decodes!(AccessLogDecoder);
 
 // --------------------------------------------------------------------------------- values
 
-/// Appends what a field stands for, as the module's documentation says.
+/// Appends the value of a field without its escapes, as the module's documentation says.
 pub(crate) fn unescape_log_value(raw: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let mut rest = raw;
@@ -273,7 +275,7 @@ fn hex_digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// The number of a month by its English short name.
+/// Returns the number of a month by its English short name.
 pub(crate) fn month_number(name: [u8; 3]) -> Option<u32> {
     Some(match &name {
         b"Jan" => 1,
@@ -292,9 +294,9 @@ pub(crate) fn month_number(name: [u8; 3]) -> Option<u32> {
     })
 }
 
-/// `13:55:36` in seconds; the second 60 counts as the first one of the next minute.
+/// Parses `13:55:36` into seconds; second 60 counts as the first one of the next minute.
 ///
-/// The caller must ask [`is_instant`] once the day and the zone are known.
+/// The caller must check [`is_possible_clock`] once it knows the day and the zone.
 #[inline(always)]
 pub(crate) fn parse_clock(bytes: &[u8]) -> Option<u32> {
     match bytes {
@@ -308,18 +310,18 @@ pub(crate) fn parse_clock(bytes: &[u8]) -> Option<u32> {
 }
 
 /// Returns whether a clock, `13:55:36`, can show an instant in seconds since 1970-01-01 UTC: a second
-/// of 60 must be a leap second.
+/// 60 must be a leap second.
 #[inline(always)]
 pub(crate) fn is_possible_clock(clock: &[u8], seconds: i64) -> bool {
     !clock.ends_with(b"60") || can_be_leap_second(seconds)
 }
 
-/// The day and the zone that were last seen: text in order of time has few of them.
+/// Cache of the last day and zone: text in order of time has few different ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClfDayCache {
     day_text: [u8; 11],
     zone_text: [u8; 5],
-    /// The beginning of the day in that zone, in seconds.
+    /// The beginning of the day in that zone, in seconds since 1970-01-01 UTC.
     day_start_seconds: i64,
 }
 
@@ -330,7 +332,7 @@ impl Default for ClfDayCache {
 }
 
 impl ClfDayCache {
-    /// `10/Oct/2000:13:55:36 -0700` in seconds since 1970-01-01 UTC.
+    /// Parses `10/Oct/2000:13:55:36 -0700` into seconds since 1970-01-01 UTC.
     #[inline]
     pub(crate) fn parse_instant(&mut self, bytes: &[u8]) -> Option<i64> {
         let bytes: &[u8; 26] = bytes.try_into().ok()?;
@@ -350,12 +352,13 @@ impl ClfDayCache {
     }
 }
 
-/// The bytes of `10/Oct/2000:13:55:36` and of a space and a zone behind it.
+/// Lengths of `10/Oct/2000:13:55:36` and of a space and a zone after it.
 const CLOCK_END: usize = 20;
 const ZONE_BYTES: usize = 6;
 
 impl ClfDayCache {
-    /// `10/Oct/2000:13:55:36.123 -0700` or the same without a fraction: seconds since 1970-01-01 UTC and nanoseconds.
+    /// Parses `10/Oct/2000:13:55:36.123 -0700`, or the same without a fraction, into seconds since 1970-01-01
+    /// UTC and nanoseconds.
     #[inline]
     pub(crate) fn parse_precise_instant(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
         match bytes.get(CLOCK_END) {
@@ -385,7 +388,7 @@ impl ClfDayCache {
     }
 }
 
-/// Where a day begins in a zone.
+/// Returns the beginning of a day in a zone, in seconds since 1970-01-01 UTC.
 #[cold]
 fn parse_day_start(day: &[u8; 11], zone: &[u8; 5]) -> Option<i64> {
     let &[d1, d2, b'/', m1, m2, m3, b'/', y1, y2, y3, y4] = day else { return None };
@@ -413,7 +416,7 @@ fn parse_day_start(day: &[u8; 11], zone: &[u8; 5]) -> Option<i64> {
     Some(i64::from(days) * 86_400 - ahead)
 }
 
-/// A request's method, path and protocol.
+/// Splits a request into method, path and protocol.
 #[inline(always)]
 pub(crate) fn split_request(
     block: &[u8],
@@ -434,7 +437,7 @@ pub(crate) fn split_request(
     let Some(method) = method else {
         return [ValueSpan::NULL, value_span(block, start, end, escapes), ValueSpan::NULL];
     };
-    // Nearly all end so; a last word of eight bytes has no space in it.
+    // Nearly all requests end so; a last word of eight bytes has no space in it.
     let last = match text {
         [.., b' ', b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => text.len() - 9,
         _ => memchr::memrchr(b' ', text).unwrap_or(method),
@@ -446,7 +449,7 @@ pub(crate) fn split_request(
     }
 }
 
-/// The span of bytes that may have escapes in them.
+/// Returns the span of bytes that may contain escapes.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
 pub(crate) fn value_span(block: &[u8], start: usize, end: usize, escapes: bool) -> ValueSpan {
@@ -457,7 +460,7 @@ pub(crate) fn value_span(block: &[u8], start: usize, end: usize, escapes: bool) 
     }
 }
 
-/// The span of a piece, without its quotes.
+/// Returns the span of a piece, without its quotes.
 #[inline(always)]
 fn piece_span(block: &[u8], start: usize, end: usize, escapes: bool) -> ValueSpan {
     if end - start >= 2 && block[start] == b'"' {
@@ -467,7 +470,7 @@ fn piece_span(block: &[u8], start: usize, end: usize, escapes: bool) -> ValueSpa
     }
 }
 
-/// The host and the port of what stands before a client.
+/// Returns the spans of host and port in the piece before a client.
 #[inline(always)]
 fn site_spans(block: &[u8], range: Range<usize>, has_port: bool) -> [ValueSpan; 2] {
     let colon = if has_port { memchr::memrchr(b':', &block[range.clone()]) } else { None };
@@ -480,8 +483,8 @@ fn site_spans(block: &[u8], range: Range<usize>, has_port: bool) -> [ValueSpan; 
     }
 }
 
-/// `0.005`, or the sum of `0.005, 0.010 : -`: servers that were asked one after the other, in one
-/// group and the next. The sum is the double nearest to that of the decimals.
+/// Parses `0.005`, or the sum of `0.005, 0.010 : -`: servers that were asked one after the other, in one
+/// group and the next. The sum is the double nearest to the sum of the decimals.
 pub(crate) fn parse_seconds(bytes: &[u8]) -> Option<f64> {
     let one = |bytes: &[u8]| {
         fast_value_parsing::parse_float(bytes, 0, bytes.len())
@@ -505,7 +508,7 @@ pub(crate) fn parse_seconds(bytes: &[u8]) -> Option<f64> {
     Some(exact.unwrap_or(sum))
 }
 
-/// The nanoseconds of `0.005`; none for other spellings and more than nine digits behind the point.
+/// Parses `0.005` into nanoseconds; `None` for other spellings and more than nine digits after the point.
 fn parse_decimal_nanos(bytes: &[u8]) -> Option<u64> {
     let point = bytes.iter().position(|byte| *byte == b'.').unwrap_or(bytes.len());
     let (whole, fraction) = (&bytes[..point], bytes.get(point + 1..).unwrap_or_default());
@@ -519,29 +522,29 @@ fn parse_decimal_nanos(bytes: &[u8]) -> Option<u64> {
 
 // -------------------------------------------------------------------------------- records
 
-/// Pieces of a record before the status, if the user has no space.
+/// Number of pieces before the status, if the user has no space.
 const STATUS_PIECE: usize = 6;
-/// Pieces of a record of the Combined format; the time is two. The Common one has eight.
+/// Number of pieces in a record of the Combined format; the time takes two. The Common format has eight.
 const COMBINED_PIECES: usize = 10;
 
-/// Splits records into pieces.
+/// The tokenizer of access logs.
 struct AccessLogTokenizer {
-    /// What the columns are.
+    /// The field of each column.
     column_fields: Vec<AccessLogField>,
     wants_request: bool,
     wants_combined: bool,
     wants_extras: bool,
-    /// Pieces before the client of most records, and those behind what the format has.
+    /// Number of pieces before the client in most records, and of trailing pieces.
     leading_pieces: usize,
     extra_pieces: usize,
     has_port: bool,
-    /// Whether records with all that follows are of the Common format.
+    /// True if records with all trailing pieces are of the Common format.
     is_common: bool,
     /// True if a referrer and a user agent must follow the size.
     is_combined: bool,
-    /// Pieces of a record that has all that its shape has.
+    /// Number of pieces in a record with everything that its shape has.
     full_piece_count: usize,
-    /// Pieces that a record is expected to have.
+    /// Number of pieces that a record is expected to have.
     expected_pieces: usize,
     separators: SeparatorIndex,
     request_spans: Vec<[ValueSpan; 3]>,
@@ -703,7 +706,7 @@ impl Tokenizer for AccessLogTokenizer {
             });
         self.piece_ranges = pieces;
         let found = read?;
-        // A user with spaces, or a list of clients, says nothing about the others.
+        // A record with a user with spaces, or a list of clients, does not predict the next one.
         if !has_list
             && found.time_piece == 3 + self.leading_pieces
             && found.leading_pieces == self.leading_pieces
@@ -716,30 +719,30 @@ impl Tokenizer for AccessLogTokenizer {
 }
 
 impl AccessLogTokenizer {
-    /// Whether the window's `lines` records all have the expected number of pieces, and the
-    /// first `rows` of them what belongs there.
+    /// Returns whether the window's `lines` records all have the expected number of pieces, and the
+    /// first `rows` of them have brackets and quotes where they belong.
     fn is_regular_window(&self, block: &[u8], lines: usize, rows: usize) -> bool {
         let count = self.expected_pieces;
-        // Every record must end where its last piece does, and no line end may be elsewhere.
+        // Every record must end where its last piece does, and no line end may stand elsewhere.
         let ends = self.separators.positions.get(count..).unwrap_or_default().iter().step_by(count);
         let is_end = |end: &u32| block.get(*end as usize).is_none_or(|byte| *byte == b'\n');
         if ends.take(lines).filter(|end| is_end(end)).count() != lines {
             return false;
         }
         let lead = self.leading_pieces;
-        // What follows is found by its place, which it has in whole records alone.
+        // Trailing pieces are found by position, which is right only in whole records.
         if count < STATUS_PIECE + 2 + lead || self.wants_extras && count != self.full_piece_count {
             return false;
         }
         let byte = |at: u32| block.get(at as usize).copied();
-        // What follows the Common format is not taken for a referrer.
+        // A trailing piece of the Common format must not be taken for a referrer.
         let common = self.wants_extras && self.is_common;
         let needs_combined = self.wants_combined || self.wants_extras || self.is_combined;
         let combined = !common && needs_combined && count >= COMBINED_PIECES + lead;
         if self.is_combined && (STATUS_PIECE + 3 + lead..COMBINED_PIECES + lead).contains(&count) {
             return false;
         }
-        // A list behind the format shifts what follows it.
+        // A trailing list shifts the pieces after it.
         let base = count - self.extra_pieces.min(count);
         let has_list = |ends: &[u32]| {
             ends[base..].windows(2).any(|piece| {
@@ -749,9 +752,9 @@ impl AccessLogTokenizer {
         };
         self.separators.positions.windows(count + 1).step_by(count).take(rows).all(|ends| {
             let is_quote = |place: usize| byte(ends[place + lead] + 1) == Some(b'"');
-            // What stands before the client is a site only if that is no `-`.
+            // The piece before the client is a site only if the identity's place does not hold `-`.
             let is_led = lead == 0 || ends[2] - ends[1] != 2 || byte(ends[1] + 1) != Some(b'-');
-            // The pieces of a list of clients shift all behind them.
+            // The pieces of a client list shift all pieces after them.
             let is_client_list = |place: usize| {
                 byte(ends[place + 1] - 1) == Some(b',') || byte(ends[place + 1] + 1) == Some(b',')
             };
@@ -767,7 +770,7 @@ impl AccessLogTokenizer {
         })
     }
 
-    /// Takes a window's records, whose numbers of pieces differ, one by one.
+    /// Tokenizes a window's records one by one, because their piece counts differ.
     fn tokenize_by_record(
         &mut self,
         block: &[u8],
@@ -823,7 +826,7 @@ impl AccessLogTokenizer {
         }
     }
 
-    /// Gives the columns what a record's pieces are.
+    /// Pushes the values of a record's pieces to the columns.
     fn push_record(
         &self,
         block: &[u8],
@@ -884,8 +887,8 @@ impl AccessLogTokenizer {
     }
 }
 
-/// Makes one piece of a list of clients, `10.0.0.1, 10.0.0.2`, which stands behind `lead` pieces at most. Returns true
-/// if there is one.
+/// Joins the pieces of a client list, `10.0.0.1, 10.0.0.2`, which stands after at most `lead` pieces. Returns
+/// true if there is one.
 fn join_client_list(line: &[u8], pieces: &mut Vec<Range<usize>>, lead: usize) -> bool {
     let mut has_list = false;
     for place in 0..=lead {
@@ -900,11 +903,11 @@ fn join_client_list(line: &[u8], pieces: &mut Vec<Range<usize>>, lead: usize) ->
     has_list
 }
 
-/// Where in the pieces of a record is what.
+/// Positions of the fields among the pieces of a record.
 struct AccessLogRecord {
-    /// Pieces before the client.
+    /// Number of pieces before the client.
     leading_pieces: usize,
-    /// The first piece of the time.
+    /// Index of the first piece of the time.
     time_piece: usize,
     is_combined: bool,
 }
@@ -934,7 +937,7 @@ impl AccessLogRecord {
         Ok(Self { leading_pieces: 0, time_piece: time, is_combined: combined })
     }
 
-    /// The same, if no quote from the request on can have cut a value in two.
+    /// Returns the record if no quote from the request on can have cut a value in two.
     fn check_quotes(self, line: &[u8], pieces: &[Range<usize>]) -> Result<Self, TextFault> {
         let cut = |piece: &Range<usize>| {
             Some(piece.start + find_cutting_quote(line.get(piece.clone())?)?)
@@ -948,8 +951,8 @@ impl AccessLogRecord {
         }
     }
 
-    /// The same in a log whose records have so many pieces before the client, if they have them, and where
-    /// `is_combined` says so a referrer and a user agent or nothing behind the size.
+    /// Fits the record to a log whose records have `lead` pieces before the client, if it has them. If
+    /// `is_combined`, a referrer and a user agent or nothing must follow the size.
     fn fit_to_shape(
         self,
         line: &[u8],
@@ -969,7 +972,7 @@ impl AccessLogRecord {
         }
         let is_absent =
             |place: usize| pieces.get(place).is_some_and(|piece| line[piece.clone()] == *b"-");
-        // A client is known always, an identity hardly ever.
+        // A client is always known, an identity hardly ever.
         let lead = if self.time_piece > 3 && !is_absent(1) { lead } else { 0 };
         let user = lead + 2;
         if self.time_piece > user + 1
@@ -984,14 +987,14 @@ impl AccessLogRecord {
         Ok(Self { leading_pieces: lead, ..self })
     }
 
-    /// The pieces from the time on.
+    /// Returns the pieces from the time on.
     fn pieces_from_time<'a>(&self, pieces: &'a [Range<usize>]) -> &'a [Range<usize>] {
         &pieces[self.time_piece..]
     }
 }
 
-/// Returns true if the pieces before a time are no client, identity and user of several words, but have the client
-/// further behind.
+/// Returns whether the pieces before a time are not a client, an identity and a user of several words,
+/// because the client stands further behind.
 fn has_foreign_prefix(line: &[u8], pieces: &[Range<usize>], is_without_site: bool) -> bool {
     let text = |piece: &Range<usize>| line.get(piece.clone()).unwrap_or_default();
     let [client, identity, user @ ..] = pieces else { return false };
@@ -1004,7 +1007,7 @@ fn has_foreign_prefix(line: &[u8], pieces: &[Range<usize>], is_without_site: boo
         || address.is_some_and(|word| log_shape::is_address(text(word)))
 }
 
-/// The values that pieces are: each is one, but for lists, which have spaces in them.
+/// Iterator over the values of pieces: each piece is one value, except for lists, which contain spaces.
 struct PieceValues<'a> {
     line: &'a [u8],
     pieces: &'a [Range<usize>],
@@ -1020,7 +1023,7 @@ impl Iterator for PieceValues<'_> {
         let is_quoted = text(first).starts_with(b"\"");
         while !is_quoted && let Some((piece, behind)) = rest.split_first() {
             let goes_on = match text(piece) {
-                // Between what two groups of servers took.
+                // Separates the times of two groups of servers.
                 b":" => !behind.is_empty(),
                 _ => text(&value).ends_with(b",") || text(&value).ends_with(b" :"),
             };
@@ -1035,8 +1038,8 @@ impl Iterator for PieceValues<'_> {
     }
 }
 
-/// Returns where in a piece a quote stands that may have cut a value in two: any in one without quotes, and in one with
-/// quotes one that opens others that are not closed.
+/// Returns the position of a quote that may have cut a value in two: any quote in a piece without quotes, and
+/// in a piece with quotes one that opens others that are not closed.
 fn find_cutting_quote(piece: &[u8]) -> Option<usize> {
     let is_quoted = piece.len() >= 2 && piece.first() == Some(&b'"');
     let within = if is_quoted { 1..piece.len() - 1 } else { 0..piece.len() };
@@ -1058,7 +1061,7 @@ fn find_cutting_quote(piece: &[u8]) -> Option<usize> {
     open
 }
 
-/// The pieces of a line without its line end, quotes included.
+/// Splits a line without its line end into pieces, quotes included.
 fn split_pieces(line: &[u8], pieces: &mut Vec<Range<usize>>) -> Result<(), TextFault> {
     pieces.clear();
     let mut start = 0;

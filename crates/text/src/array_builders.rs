@@ -1,9 +1,9 @@
-//! Spans to arrays: one builder for each type that a value can have.
+//! Builders from spans to arrays, one for each type that a value can have.
 //!
-//! A builder takes a window's spans of its column at once, so that the type is decided once
-//! per window and not per value. The loop in it tries [`fast`](crate::fast) and hands what that
-//! does not answer (a null, an escape, an unusual spelling, a mistake) to a cold path that
-//! asks [`values`](crate::values).
+//! A builder takes all spans that a window has for its column at once, so that the type is dispatched once
+//! per window and not per value. Its loop tries [`fast_value_parsing`](crate::fast_value_parsing). Whatever
+//! that does not parse (a null, an escape, an unusual spelling, a mistake) goes to a cold path that
+//! calls [`value_parsing`](crate::value_parsing).
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -33,29 +33,29 @@ use crate::type_mismatches::ColumnMismatchCounter;
 use crate::value_parsing::{self, NullStrings};
 use crate::value_span::ValueSpan;
 
-/// How a format reads an escaped span: appends what the bytes stand for; false if they stand for
-/// nothing.
+/// A format's function for escaped spans: appends the value that the bytes stand for, or returns false if an
+/// escape is invalid.
 pub(crate) type UnescapeFn = Arc<dyn Fn(&[u8], &mut Vec<u8>) -> bool + Send + Sync>;
 
-/// What all columns of a format have in common.
+/// Settings and counters that all columns of a decoder share.
 #[derive(Clone)]
 pub(crate) struct DecodingContext {
-    /// Strings that mean null.
+    /// The strings that mean null.
     pub(crate) nulls: NullStrings,
-    /// How escapes are read.
+    /// The function that resolves escapes.
     pub(crate) unescape: UnescapeFn,
-    /// Whether a value that is not of its column's type is null, and not a fault.
+    /// True to read a value that is not of its column's type as NULL instead of rejecting its record.
     pub(crate) mismatch_is_null: bool,
-    /// Values of the column being built that became null for that reason.
+    /// Counter of such NULLs in the column that is being built.
     pub(crate) mismatches: ColumnMismatchCounter,
-    /// Whether `\x0aff` is two bytes in a column of bytes, as this product and PostgreSQL write them.
+    /// True if `\x0aff` is two bytes in a column of bytes, as this product and PostgreSQL write them.
     pub(crate) reads_hex_bytes: bool,
 }
 
-/// What stands before bytes that are written as hexadecimal digits.
+/// The prefix of bytes that are written as hexadecimal digits.
 const HEX_PREFIX: &[u8] = b"\\x";
 
-/// The bytes that hexadecimal digits are, two each; none for another text.
+/// Decodes pairs of hexadecimal digits into bytes; returns `None` for other text.
 fn decode_hex(digits: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let (pairs, rest) = digits.as_chunks::<2>();
@@ -67,7 +67,8 @@ fn decode_hex(digits: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl DecodingContext {
-    /// The bytes that a text is in a column of bytes: its own, or those that its digits behind `\x` are.
+    /// Returns the bytes that a text stands for in a column of bytes: its own, or those of its digits after
+    /// `\x`.
     pub(crate) fn decode_bytes<'a>(&self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
         match value.strip_prefix(HEX_PREFIX).filter(|_| self.reads_hex_bytes).and_then(decode_hex) {
             Some(bytes) => Cow::Owned(bytes),
@@ -75,7 +76,7 @@ impl DecodingContext {
         }
     }
 
-    /// Returns whether a value that is not of its column's type becomes null, and counts it if so.
+    /// Returns whether a value that is not of its column's type becomes NULL, and counts it if so.
     #[cold]
     pub(crate) fn nullify_mismatch(&self, span: ValueSpan) -> bool {
         if self.mismatch_is_null {
@@ -84,11 +85,11 @@ impl DecodingContext {
         self.mismatch_is_null
     }
 
-    /// The value that a span stands for in a column that is no text; none for a null. Where an empty
-    /// field means null, it does so in quotes, too: there is no empty number.
+    /// Returns the value of a span in a column that is not text; `None` for a null. Where an empty
+    /// field means null, an empty field in quotes does too: there is no empty number.
     ///
     /// # Errors
-    /// Nothing where its escapes stand for nothing.
+    /// An escape is invalid.
     #[inline]
     pub(crate) fn scalar_value<'a>(
         &self,
@@ -99,11 +100,11 @@ impl DecodingContext {
         Ok(value.filter(|value| !value.is_empty() || !self.nulls.contains_empty()))
     }
 
-    /// The value that a span stands for in a column of text; none for a null. An empty field in
-    /// quotes is an empty text, which the span shows by being escaped.
+    /// Returns the value of a span in a column of text; `None` for a null. An empty field in
+    /// quotes is an empty text; its span is marked as escaped.
     ///
     /// # Errors
-    /// Nothing where its escapes stand for nothing.
+    /// An escape is invalid.
     #[inline]
     pub(crate) fn text_value<'a>(
         &self,
@@ -128,31 +129,32 @@ impl DecodingContext {
     }
 }
 
-/// Builds the array of a column.
+/// A builder of a column's arrays from spans.
 pub(crate) trait SpanArrayBuilder: Send {
-    /// Takes the values of a window.
+    /// Appends the values of a window.
     ///
     /// # Errors
-    /// The first span that is not of the type; an unknown number of values was taken.
+    /// Index of the first span that is not of the type; the number of appended values is then unspecified.
     fn append(
         &mut self,
         text: &[u8],
         spans: &[ValueSpan],
         context: &DecodingContext,
     ) -> Result<(), usize>;
-    /// Forgets all but the first `len` values.
+    /// Drops all but the first `len` values.
     fn truncate(&mut self, len: usize);
-    /// Values taken.
+    /// Returns the number of appended values.
     fn len(&self) -> usize;
-    /// Whether an array of more values than these might not be made.
+    /// Returns whether an array of more values might be impossible.
     fn is_full(&self) -> bool {
         false
     }
-    /// The array of all values taken, which are forgotten.
+    /// Returns the array of all appended values and clears the builder.
     fn finish(&mut self) -> ArrayRef;
 }
 
-/// A builder for a type of times of a zone that takes only times that state theirs; none for other types.
+/// Returns a builder for timestamps with a zone that takes only times that state theirs; `None` for other
+/// types.
 pub(crate) fn new_zoned_timestamp_builder(
     data_type: &DataType,
     context: &DecodingContext,
@@ -163,7 +165,8 @@ pub(crate) fn new_zoned_timestamp_builder(
     }
 }
 
-/// A builder for a type that takes only [`canonical`](crate::canonical) values; none for types that have no others.
+/// Returns a builder that takes only [canonical](crate::canonical_spelling) values; `None` for types that
+/// have no other spellings.
 pub(crate) fn new_canonical_builder(
     data_type: &DataType,
     context: &DecodingContext,
@@ -210,8 +213,9 @@ pub(crate) fn new_canonical_builder(
     })
 }
 
-/// A builder of doubles that refuses numbers which they do not [represent](values::is_representable_as_double). The fast
-/// parsers take only numbers whose digits fit in 53 bits, which they do.
+/// Returns a builder of doubles that refuses numbers which a double does not
+/// [represent](value_parsing::is_representable_as_double). The fast parsers take only numbers whose digits
+/// fit in 53 bits, which a double does represent.
 pub(crate) fn new_representable_float_builder(
     context: &DecodingContext,
 ) -> Box<dyn SpanArrayBuilder> {
@@ -229,7 +233,7 @@ pub(crate) fn new_representable_float_builder(
     })
 }
 
-/// A builder for a type that is no dictionary; none for one that text cannot be read as.
+/// Returns a builder for a type other than a dictionary; `None` for a type that text cannot be read as.
 pub(crate) fn new_array_builder(
     data_type: &DataType,
     context: &DecodingContext,
@@ -253,7 +257,8 @@ pub(crate) fn new_array_builder(
         T::UInt32 => boxed_int_builder::<UInt32Type>(data_type, context),
         T::UInt64 => boxed_int_builder::<UInt64Type>(data_type, context),
         T::Float32 => boxed_primitive_builder::<Float32Type, _>(data_type, context, || {
-            // Rounded twice it would not be the nearest: only what is exact in both is taken.
+            // Rounding twice would not give the nearest value, so only values that are exact in both types
+            // pass.
             |text: &[u8], at, len| {
                 let wide = fast_value_parsing::parse_float(text, at, len)?;
                 #[allow(clippy::cast_possible_truncation)]
@@ -282,7 +287,8 @@ pub(crate) fn new_array_builder(
     })
 }
 
-/// A builder for a type of timestamps; none for an unknown zone. With `needs_zone` each value must state its zone.
+/// Returns a builder for a type of timestamps; `None` for an unknown zone. With `needs_zone` each value must
+/// state its zone.
 fn new_timestamp_builder(
     data_type: &DataType,
     context: &DecodingContext,
@@ -293,7 +299,7 @@ fn new_timestamp_builder(
         return None;
     }
     let zone = zone.as_deref();
-    // A clock without a zone in its text is fast only where no rule has to be asked.
+    // The fast parser takes a time without a zone only if no zone rule applies.
     let is_utc = matches!(zone, Some("UTC" | "Z" | "utc"));
     let rules = TimestampRules {
         parses_zoneless_fast: !needs_zone && (is_utc || zone.is_none()),
@@ -322,18 +328,18 @@ fn new_timestamp_builder(
 
 type BulkParser<N> = fn(&[u8], &[ValueSpan], &mut [MaybeUninit<N>]) -> usize;
 
-/// A type whose fast parser is `parse`: text, start and length to a value.
+/// A builder of a primitive type whose fast parser is `parse`: text, start and length to a value.
 struct PrimitiveSpanBuilder<T: ArrowPrimitiveType, F> {
     data_type: DataType,
     values: Vec<T::Native>,
     validity: NullBufferBuilder,
     parse: F,
-    /// Takes several values at a time from the front of spans, as many as it can.
+    /// Parses several values at a time from the front of the spans, as many as it can.
     parse_several: BulkParser<T::Native>,
-    /// Whether a null string looks like a value of the type, so that it has to be asked for
+    /// True if a null string looks like a value of the type, so that the builder must check for nulls
     /// first.
     nulls_look_like_values: bool,
-    /// Tells the spellings that are values, where not every spelling of the type is one.
+    /// Accepts the spellings that are values, if the column does not take every spelling of the type.
     is_canonical: Option<fn(&[u8]) -> bool>,
 }
 
@@ -387,12 +393,12 @@ where
     })
 }
 
-/// The rules of a column of timestamps for times that state no zone.
+/// Rules of a timestamp column for times that state no zone.
 #[derive(Debug, Clone, Copy)]
 struct TimestampRules {
-    /// The fast parser takes them.
+    /// True if the fast parser takes such times.
     parses_zoneless_fast: bool,
-    /// They are refused.
+    /// True if the column refuses such times.
     needs_zone: bool,
 }
 
@@ -410,7 +416,7 @@ fn timestamp_builder_of_unit<T: ArrowPrimitiveType<Native = i64>>(
         }
         let nanos = i64::from(nanos);
         let step = 1_000_000_000 / per_second;
-        // What the unit cannot hold is refused, by the careful one.
+        // The careful parser refuses a time that the unit cannot hold.
         (nanos % step == 0).then(|| seconds.checked_mul(per_second)?.checked_add(nanos / step))?
     };
     Box::new(PrimitiveSpanBuilder {
@@ -424,14 +430,14 @@ where
     T: ArrowPrimitiveType,
     F: FnMut(&[u8], usize, usize) -> Option<T::Native> + Send,
 {
-    /// Takes values up to the first that is not spelled as usual; returns how many.
+    /// Appends values up to the first with an unusual spelling; returns their number.
     #[inline]
     fn append_fast(&mut self, text: &[u8], spans: &[ValueSpan]) -> usize {
         let room = &mut self.values.spare_capacity_mut()[..spans.len()];
         let mut count = 0;
         'all: while count < spans.len() {
             count += (self.parse_several)(text, &spans[count..], &mut room[count..]);
-            // What stopped it is among the next eight.
+            // The span that stopped it is among the next eight.
             let end = spans.len().min(count + 8);
             for (span, place) in spans[count..end].iter().zip(&mut room[count..end]) {
                 if !span.is_plain() {
@@ -442,12 +448,12 @@ where
                 count += 1;
             }
         }
-        // SAFETY: so many were written behind the last one.
+        // SAFETY: the loop wrote `count` values after the last one.
         unsafe { self.values.set_len(self.values.len() + count) };
         count
     }
 
-    /// What the fast parser left.
+    /// Appends a value that the fast parser left.
     #[cold]
     #[inline(never)]
     fn append_carefully(
@@ -540,22 +546,22 @@ where
     }
 }
 
-/// Takes the values and leaves room for as many again and an eighth more: the next array will be
-/// about as large. Growing it step by step, most of it on pages never used before, was half of
-/// the time that an access log with all its columns took.
+/// Returns the values and leaves a vector with room for as many again and an eighth more: the next array will
+/// be about as large. Growing it step by step, mostly on pages never used before, took half of
+/// the time for an access log with all its columns.
 pub(crate) fn take_and_reserve<T>(values: &mut Vec<T>) -> Vec<T> {
     let room = values.len() + values.len() / 8;
     std::mem::replace(values, Vec::with_capacity(room))
 }
 
-/// Forgets all but the first `len` bits, if there are more.
+/// Drops all but the first `len` bits, if there are more.
 pub(crate) fn truncate_validity(validity: &mut NullBufferBuilder, len: usize) {
     if validity.len() > len {
         validity.truncate(len);
     }
 }
 
-/// A type that a format spells in its own way: `parse` alone decides what is a value.
+/// A builder of a type that a format spells in its own way: `parse` alone decides whether a text is a value.
 struct CustomSpellingBuilder<T: ArrowPrimitiveType, F> {
     data_type: DataType,
     values: Vec<T::Native>,
@@ -563,8 +569,8 @@ struct CustomSpellingBuilder<T: ArrowPrimitiveType, F> {
     parse: F,
 }
 
-/// A builder of `data_type`, which must be `T`'s but for a time zone, from what `parse` makes
-/// of each value.
+/// Returns a builder of `data_type`, which must be `T`'s apart from a time zone, that parses each value with
+/// `parse`.
 pub(crate) fn new_custom_spelling_builder<T: ArrowPrimitiveType>(
     data_type: &DataType,
     parse: impl FnMut(&[u8]) -> Option<T::Native> + Send + 'static,
@@ -577,7 +583,7 @@ pub(crate) fn new_custom_spelling_builder<T: ArrowPrimitiveType>(
     })
 }
 
-/// A builder of numbers or Booleans of JSON that refuses them in strings. A null string is null.
+/// Returns a builder of JSON numbers or Booleans that refuses them in strings. A null string is null.
 pub(crate) fn new_unquoted_builder(inner: Box<dyn SpanArrayBuilder>) -> Box<dyn SpanArrayBuilder> {
     Box::new(UnquotedValueBuilder { inner })
 }
@@ -606,7 +612,7 @@ impl SpanArrayBuilder for UnquotedValueBuilder {
             {
                 bare.push(ValueSpan::NULL);
             } else {
-                // A value before it may be wrong, too.
+                // A value before it may be wrong too.
                 self.inner.append(text, &bare, context)?;
                 return Err(bare.len());
             }
@@ -631,8 +637,8 @@ impl SpanArrayBuilder for UnquotedValueBuilder {
     }
 }
 
-/// A builder of instants from what `parse` makes of each value: seconds since 1970-01-01 UTC
-/// and nanoseconds. None if the type is no timestamp with a zone.
+/// Returns a builder of instants from `parse`, which returns seconds since 1970-01-01 UTC
+/// and nanoseconds. Returns `None` if the type is not a timestamp with a zone.
 pub(crate) fn new_instant_builder(
     data_type: &DataType,
     mut parse: impl FnMut(&[u8]) -> Option<(i64, u32)> + Send + 'static,
@@ -650,7 +656,7 @@ pub(crate) fn new_instant_builder(
     let step = 1_000_000_000 / per_second;
     let read = move |bytes: &[u8]| {
         let (seconds, nanos) = parse(bytes)?;
-        // What the unit cannot hold is refused, as everywhere.
+        // The builder refuses an instant that the unit cannot hold, as all timestamp columns do.
         let nanos = i64::from(nanos);
         (nanos % step == 0).then(|| seconds.checked_mul(per_second)?.checked_add(nanos / step))?
     };
@@ -786,17 +792,17 @@ impl SpanArrayBuilder for BooleanSpanBuilder {
 
 // ------------------------------------------------------------------------------------ text
 
-/// Text or bytes as views: up to 12 bytes lie in the view itself.
+/// A builder of text or bytes as views: a view itself stores up to 12 bytes.
 struct ViewSpanBuilder<T> {
     _type: PhantomData<T>,
     views: Vec<u128>,
     validity: NullBufferBuilder,
-    /// Longer values, in buffers that are full and one that is not.
+    /// Full buffers of longer values, and the open one.
     full_buffers: Vec<Buffer>,
     open_buffer: Vec<u8>,
 }
 
-/// A buffer of longer values is closed when it would grow beyond this: an offset has 32 bits.
+/// Maximum size of a buffer of longer values: an offset has 32 bits.
 const VIEW_BUFFER_BYTES_MAX: usize = 1 << 30;
 
 impl<T> Default for ViewSpanBuilder<T> {
@@ -889,7 +895,7 @@ impl<T: ByteViewType> SpanArrayBuilder for ViewSpanBuilder<T> {
     }
 
     fn truncate(&mut self, len: usize) {
-        // Bytes of forgotten values stay, referred to by nothing.
+        // The bytes of dropped values stay, without a view.
         self.views.truncate(len);
         truncate_validity(&mut self.validity, len);
     }
@@ -905,14 +911,14 @@ impl<T: ByteViewType> SpanArrayBuilder for ViewSpanBuilder<T> {
         }
         let views = ScalarBuffer::from(take_and_reserve(&mut self.views));
         let validity = self.validity.finish();
-        // SAFETY: every view was made for the bytes that it refers to, and a window's bytes
-        // were checked to be UTF-8 before they came here, between bytes that are ASCII, unless
-        // all columns are of bytes.
+        // SAFETY: every view was made for the bytes that it refers to. The decoder checked that a window's
+        // bytes are UTF-8 before they came here, and separators are ASCII, unless all columns are
+        // of bytes.
         Arc::new(unsafe { GenericByteViewArray::<T>::new_unchecked(views, buffers, validity) })
     }
 }
 
-/// Text or bytes as one buffer with offsets.
+/// A builder of text or bytes as one buffer with offsets.
 struct OffsetSpanBuilder<T> {
     _type: PhantomData<T>,
     offsets: Vec<i32>,
@@ -971,7 +977,7 @@ impl<T: ByteArrayType<Offset = i32>> SpanArrayBuilder for OffsetSpanBuilder<T> {
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
         let bytes = Buffer::from_vec(take_and_reserve(&mut self.bytes));
-        // SAFETY: as for views; offsets were counted upwards with the bytes.
+        // SAFETY: as for views; the offsets ascend with the bytes.
         Arc::new(unsafe {
             GenericByteArray::<T>::new_unchecked(offsets, bytes, self.validity.finish())
         })
@@ -980,7 +986,7 @@ impl<T: ByteArrayType<Offset = i32>> SpanArrayBuilder for OffsetSpanBuilder<T> {
 
 // ---------------------------------------------------------------------------------- others
 
-/// Types that event records seldom have: read as text, then given their type.
+/// A builder of types that event records seldom have: it collects text and then casts it to the type.
 struct TextCastBuilder {
     data_type: DataType,
     text_builder: ViewSpanBuilder<StringViewType>,
@@ -1009,7 +1015,7 @@ impl SpanArrayBuilder for TextCastBuilder {
         self.text_builder.append(text, spans, context)?;
         let strings = self.text_builder.finish();
         let strings = strings.as_any().downcast_ref::<StringViewArray>().ok_or(0usize)?;
-        // An empty text is a value only of text.
+        // An empty text is a value only in a text column.
         let nulls = match self.data_type {
             DataType::LargeUtf8 => NullStrings::default(),
             _ => NullStrings::new(&[], context.nulls.contains_empty()),

@@ -1,58 +1,58 @@
-//! Bytes that arrive in arbitrary pieces, from a socket say, as blocks of whole records.
+//! Assembly of blocks of whole records from bytes that arrive in arbitrary pieces, for example from a socket.
 //!
-//! A piece is looked at once when it arrives, by the automaton of [`cut`](crate::cut), which
-//! keeps its state between pieces: a record that spans a thousand pieces costs no more than one
-//! that spans two. Whole records inside a piece are handed on where they lie; only the ends of
-//! a piece, which belong to records that began before it or go on behind it, are copied.
+//! The assembler scans each piece once when it arrives, with the automaton of
+//! [`record_boundaries`](crate::record_boundaries). The automaton keeps its state between pieces, so a record
+//! that spans a thousand pieces costs no more than one that spans two. The assembler emits whole records
+//! inside a piece in place. It copies only the two ends of a piece, which belong to records that span pieces.
 //!
 //! ```text
-//!   kept   [ begun rec ]
+//!   buffer [ begun rec ]
 //!   piece              [ ord \n record \n record \n begu ]
-//!   handed on   ────────────┤├─────────────────────┤   └── kept
+//!   emitted     ────────────┤├─────────────────────┤   └── buffered
 //! ```
 
 use crate::record_boundaries::{RecordCutter, RecordGrammar};
 
-/// The largest record, unless told otherwise: 64 MiB.
+/// Default maximum size of a record: 64 MiB.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
 
-/// What a [`Feed`] hands on.
+/// Records that a [`BlockAssembler`] emits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AssembledBlock<'a> {
-    /// Whole records, each with its line end; only the very last may lack it. The first byte's
-    /// offset among all bytes that were fed.
+    /// Whole records, each with its line end; only the very last record may lack it. `offset` counts from
+    /// the first byte of the stream.
     Records {
         /// Offset of the first byte.
         offset: u64,
         /// The records.
         block: &'a [u8],
     },
-    /// A record that was given up because it was too long.
+    /// A record that the assembler dropped because it was too long.
     OversizedRecord {
         /// Offset of its first byte.
         offset: u64,
-        /// Its bytes, its line end included.
+        /// Length of the record with its line end.
         bytes: u64,
     },
 }
 
-/// Cuts a stream of pieces into blocks of whole records.
+/// Assembles blocks of whole records from a stream of pieces.
 ///
-/// Holds at most one begun record, so at most the limit plus one piece.
+/// Holds at most one incomplete record, so at most the maximum record size plus one piece.
 #[derive(Debug)]
 pub struct BlockAssembler {
     cutter: RecordCutter,
     record_bytes_max: usize,
-    /// The record that has begun, unless it is being given up.
+    /// The beginning of an incomplete record, unless the record is being dropped.
     begun_record: Vec<u8>,
-    /// Bytes of a record that is being given up.
+    /// Number of bytes of a record that is being dropped.
     dropped_bytes: u64,
-    /// Offset of the begun record.
+    /// Offset of the incomplete record.
     offset: u64,
 }
 
 impl BlockAssembler {
-    /// A feed at the start of a record, with records of at most `limit` bytes.
+    /// Returns an assembler at the start of a record, for records of at most `limit` bytes.
     #[must_use]
     pub fn new(grammar: RecordGrammar, limit: usize) -> Self {
         Self {
@@ -64,15 +64,15 @@ impl BlockAssembler {
         }
     }
 
-    /// Bytes that are kept.
+    /// Returns the number of buffered bytes.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {
         self.begun_record.len()
     }
 
-    /// Takes a piece and hands on what is whole.
+    /// Takes a piece and emits the records that it completes.
     ///
-    /// Cost: each byte is looked at once or twice and copied at most once.
+    /// Cost: the assembler looks at each byte once or twice and copies it at most once.
     pub fn push(&mut self, mut piece: &[u8], take: &mut dyn FnMut(AssembledBlock<'_>)) {
         let has_begun = !self.begun_record.is_empty() || self.dropped_bytes > 0;
         if has_begun {
@@ -93,7 +93,7 @@ impl BlockAssembler {
         self.buffer_or_drop(begun);
     }
 
-    /// Hands on the last record, if the input did not end in a line end; the feed then stands
+    /// Emits the last record, if the input did not end with a line end. The assembler then stands
     /// at the start of a record again.
     pub fn finish(&mut self, take: &mut dyn FnMut(AssembledBlock<'_>)) {
         if !self.begun_record.is_empty() || self.dropped_bytes > 0 {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::CsvDialect;
 
-    /// What is handed on, records and their offsets, and those that were too long.
+    /// Returns the emitted records and the offsets and lengths of the dropped ones.
     fn assemble(text: &[u8], cuts: &[usize], limit: usize) -> (Vec<u8>, Vec<(u64, u64)>) {
         let mut feed =
             BlockAssembler::new(RecordGrammar::from_dialect(&CsvDialect::default()), limit);
@@ -181,7 +181,7 @@ mod tests {
             let text: Vec<u8> =
                 lines.iter().flat_map(|n| [vec![b'x'; *n], b"\n".to_vec()].concat()).collect();
             let (whole, long) = assemble(&text, &cuts, 30);
-            // One that comes in one piece is handed on where it lies, however long.
+            // The assembler emits a record that arrives in one piece in place, however long.
             prop_assert!(long.iter().all(|(_, bytes)| *bytes > 30));
             let rest: usize = long.iter().map(|(_, bytes)| *bytes as usize).sum();
             prop_assert_eq!(whole.len() + rest, text.len());

@@ -1,17 +1,17 @@
-//! Blocks of records to batches: what all formats share.
+//! The framework that all decoders share: it turns blocks of records into batches.
 //!
 //! ```text
-//!   block ─ window ─ Tokenizer ─► spans per column ─ filter ─► leaves ─► batch
+//!   block ─ window ─ Tokenizer ─► spans per column ─ filter ─► array builders ─► batch
 //!              │         └ irregular ┐                  └ a value is wrong ┐
 //!              └─────────────────────┴── record by record ◄────────────────┘
 //!                                            └ faults
 //! ```
 //!
-//! A block is read a window of some tens of kilobytes at a time, so that the text, the
+//! The decoder reads a block one window of some tens of kilobytes at a time, so that the text, the
 //! positions of its separators and the spans stay in the first caches between passes. A
-//! window in which everything is regular costs nothing per record for bookkeeping. If anything
-//! in it is not, what was taken of it is forgotten and its records are read one by one, which
-//! is exact about each and slower.
+//! window in which everything is regular costs no bookkeeping per record. If anything
+//! is irregular, the decoder discards its work on the window and reads the records one by one,
+//! which is slower and reports each fault exactly.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,38 +27,38 @@ use crate::text_fault::{RejectedTextRecord, TextFault, TextFaultKind};
 use crate::type_mismatches::{BlockColumnMismatches, ColumnMismatchTally};
 use crate::unknown_keys::{BlockUnknownKey, KeyTally};
 
-/// Text that is looked at in one go.
+/// Number of bytes that a tokenizer reads in one pass.
 pub(crate) const WINDOW_BYTES: usize = 32 << 10;
-/// The largest block.
+/// Maximum size of a block.
 pub(crate) const BLOCK_BYTES_MAX: usize = crate::value_span::ValueSpan::BYTES_MAX;
-/// Values of a batch at most, nulls included: a record of JSON may have thousands of keys, and a null takes as much memory
-/// as another value, some 28 bytes while a batch is built.
+/// Maximum number of values in a batch, nulls included: a JSON record may have thousands of keys, and a null
+/// takes as much memory as another value, about 28 bytes while the decoder builds a batch.
 const BATCH_VALUES_MAX: usize = 1 << 20;
-/// A batch of any number of columns may have so many rows.
+/// Number of rows that a batch may have with any number of columns.
 const BATCH_ROWS_MIN: usize = 64;
 
-/// What was decoded.
+/// The output of a decoder: batches, rejected records and counts.
 #[derive(Debug, Default)]
 pub struct DecodedBlocks {
-    /// Good records, in the order in which they were written.
+    /// Batches of good records, in the order of the input.
     pub batches: Vec<RecordBatch>,
-    /// Records that were refused, in the same order.
+    /// Rejected records, in the same order.
     pub rejected: Vec<RejectedTextRecord>,
-    /// Good records, those included that a predicate dropped and those that wait for their batch
+    /// Number of good records, including those that a predicate dropped and those that wait for their batch
     /// to fill up.
     pub rows: u64,
-    /// Good records that a predicate dropped.
+    /// Number of good records that a predicate dropped.
     pub filtered_rows: u64,
-    /// Keys of good records that no column has, each once a block.
+    /// Keys of good records that no column has, each once per block.
     pub unknown_keys: Vec<BlockUnknownKey>,
-    /// Occurrences of further such keys, beyond the maximum.
+    /// Number of occurrences of further such keys, beyond the maximum number of distinct keys.
     pub unknown_key_overflow_count: u64,
-    /// Values that became null because they are not of their column's type, each column once a block.
+    /// Values that became NULL because they are not of their column's type, one entry per column and block.
     pub mismatches: Vec<BlockColumnMismatches>,
 }
 
 impl DecodedBlocks {
-    /// Forgets everything and keeps the memory.
+    /// Clears everything and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.batches.clear();
         self.rejected.clear();
@@ -68,48 +68,49 @@ impl DecodedBlocks {
     }
 }
 
-/// Turns blocks of whole records into record batches.
+/// Decodes blocks of whole records into record batches.
 pub trait BlockDecoder: Send {
-    /// The columns of the batches.
+    /// Returns the schema of the batches.
     fn schema(&self) -> &SchemaRef;
 
-    /// Decodes `block`, which holds whole records, each with its line end; only the last may
-    /// lack it. Rows that fill no batch are kept back, built and not as text, until more follow
+    /// Decodes `block`, which holds whole records, each with its line end; only the last record may
+    /// lack it. The decoder keeps rows that do not fill a batch, already built, until more rows follow
     /// or [`finish`](Self::finish) is called.
     ///
-    /// A block is of at most 1 GiB: of a longer one, nothing is decoded and all of it is one
-    /// refused record.
+    /// A block has at most 1 GiB. The decoder rejects a longer block as a single record and decodes
+    /// nothing of it.
     fn push(&mut self, block: &[u8], out: &mut DecodedBlocks);
 
-    /// Gives the rows that were kept back.
+    /// Emits the rows that the decoder kept.
     fn finish(&mut self, out: &mut DecodedBlocks);
 
-    /// The first record of `block` at or behind `at`, which is where a record starts, with its line
-    /// end; blank lines and comments are none. Behind the last one an empty range.
+    /// Returns the range of the first record of `block` at or after `at`, where a record must start, with its
+    /// line end. Blank lines and comments are not records. Returns an empty range after the last record.
     fn next_record_range(&self, block: &[u8], at: usize) -> Range<usize>;
 
-    /// Decodes `block` and keeps nothing back.
+    /// Decodes `block` and keeps no rows back.
     fn decode(&mut self, block: &[u8], out: &mut DecodedBlocks) {
         self.push(block, out);
         self.finish(out);
     }
 }
 
-/// What a tokenizer found in a window.
+/// The result of tokenizing a window.
 pub(crate) enum TokenizedWindow {
-    /// So many regular rows, whose spans the columns have, end at `end`.
+    /// `rows` regular rows, whose spans the columns hold; they end at `end`.
     RegularRows { end: usize, rows: usize },
-    /// Something that takes a closer look.
+    /// Something in the window needs exact decoding.
     IrregularRows,
-    /// The first record takes a closer look; about those behind it, nothing is said.
+    /// The first record needs exact decoding; the records after it are unchecked.
     IrregularFirstRow,
 }
 
-/// Finds records and the spans of their values.
+/// A format's tokenizer, which finds records and the spans of their values.
 pub(crate) trait Tokenizer: Send {
     /// Takes whole records from `at` on, about [`WINDOW_BYTES`] of them and at most
-    /// `rows_max`, and gives every column a span (or nested value) per record. If it answers
-    /// [`Window::Irregular`] or [`Window::Doubtful`], what it gave is forgotten by the caller.
+    /// `rows_max`, and gives every column one span (or nested value) per record. The caller discards
+    /// the spans if the result is [`TokenizedWindow::IrregularRows`] or
+    /// [`TokenizedWindow::IrregularFirstRow`].
     fn tokenize_window(
         &mut self,
         block: &[u8],
@@ -119,12 +120,12 @@ pub(crate) trait Tokenizer: Send {
         context: &DecodingContext,
     ) -> TokenizedWindow;
 
-    /// The first record at or behind `at`, exactly, with its line end; blank lines and comments
-    /// are none. Behind the last one an empty range.
+    /// Returns the exact range of the first record at or after `at`, with its line end; blank lines and
+    /// comments are not records. Returns an empty range after the last record.
     fn next_record_range(&self, block: &[u8], at: usize) -> Range<usize>;
 
-    /// The same as [`window`](Self::window) for one record, exactly. What it gave before a fault
-    /// is forgotten by the caller.
+    /// Does the same as [`tokenize_window`](Self::tokenize_window) for one record, exactly. The caller
+    /// discards the spans that precede a fault.
     fn tokenize_record(
         &mut self,
         block: &[u8],
@@ -133,14 +134,14 @@ pub(crate) trait Tokenizer: Send {
         context: &DecodingContext,
     ) -> Result<(), TextFault>;
 
-    /// Returns whether a record may begin with a NUL byte. If not, [`window`](Self::window) takes no record that does, and
-    /// the decoder refuses it.
+    /// Returns whether a record may begin with a NUL byte. If not, [`tokenize_window`](Self::tokenize_window)
+    /// takes no record that does, and the decoder rejects it.
     fn accepts_leading_nuls(&self) -> bool {
         false
     }
 
-    /// The path of the value that starts `at` bytes into a record, where it takes the record to
-    /// tell: which item of a list it is.
+    /// Returns the path of the value that starts `at` bytes into a record, for formats that need the record
+    /// to tell which item of a list it is.
     fn value_path(
         &mut self,
         _record: &[u8],
@@ -150,18 +151,18 @@ pub(crate) trait Tokenizer: Send {
         None
     }
 
-    /// Why the escapes of a value stand for nothing, and where in it, if they do not.
+    /// Returns position and reason of the first invalid escape in a value, if there is one.
     fn describe_escape_fault(&self, _value: &[u8]) -> Option<(usize, String)> {
         None
     }
 
-    /// The tally of keys that no column has.
+    /// Returns the tally of keys that no column has, for formats with keys.
     fn key_tally(&mut self) -> Option<&mut KeyTally> {
         None
     }
 }
 
-/// Makes a type that has its `decoder` decode what that decodes.
+/// Implements [`BlockDecoder`] for a type by delegating to its field `decoder`.
 macro_rules! decodes {
     ($name:ident) => {
         impl $crate::block_decoder::BlockDecoder for $name {
@@ -185,24 +186,24 @@ macro_rules! decodes {
 }
 pub(crate) use decodes;
 
-/// A decoder of one format.
+/// A decoder of one format, generic over the format's tokenizer.
 pub(crate) struct FormatDecoder<T> {
     tokenizer: T,
     columns: Vec<ColumnDecoder>,
     context: DecodingContext,
     schema: SchemaRef,
     filter: SpanFilter,
-    /// Which rows are kept, where that could not be settled before they were built.
+    /// The rows to keep, where nested columns prevent dropping rows before they are built.
     row_selection: Option<BooleanBufferBuilder>,
     batch_rows: usize,
-    /// Rows in the columns.
+    /// Number of rows in the columns.
     rows: usize,
-    /// Values that became null because they are not of their column's type.
+    /// Values that became NULL because they are not of their column's type.
     mismatches: ColumnMismatchTally,
 }
 
 impl<T: Tokenizer> FormatDecoder<T> {
-    /// A decoder of `fields`; the first of them that text cannot be read as otherwise.
+    /// Returns a decoder of `fields`, or the first field of a type that text cannot be read as.
     pub(crate) fn new(
         tokenizer: T,
         fields: &[FieldRef],
@@ -213,8 +214,8 @@ impl<T: Tokenizer> FormatDecoder<T> {
         Self::with_canonical_columns(tokenizer, fields, &[], context, filter, batch_rows)
     }
 
-    /// A decoder of `fields`, of which those at the positions `canonical` take only
-    /// [`canonical`](crate::canonical) values.
+    /// Returns a decoder of `fields`. The fields at the positions `canonical` take only
+    /// [canonical](crate::canonical_spelling) values.
     ///
     /// # Errors
     /// The first of the fields that text cannot be read as.
@@ -237,7 +238,7 @@ impl<T: Tokenizer> FormatDecoder<T> {
         Ok(Self::with_columns(tokenizer, columns, context, filter, batch_rows))
     }
 
-    /// The same of columns that are there, where a format has its own spelling of some.
+    /// Returns a decoder of existing columns, for formats with their own spelling of some types.
     pub(crate) fn with_columns(
         tokenizer: T,
         columns: Vec<ColumnDecoder>,
@@ -267,8 +268,8 @@ impl<T: Tokenizer> FormatDecoder<T> {
         &mut self.tokenizer
     }
 
-    /// Settles the window's `rows` rows; false if one of them is not what it should be, after
-    /// which nothing of the window is left.
+    /// Filters and builds the window's `rows` rows. Returns false if a value is wrong; the decoder has then
+    /// discarded the window.
     fn build_window(&mut self, block: &[u8], rows: usize, out: &mut DecodedBlocks) -> bool {
         let before = self.rows;
         let mut left = rows;
@@ -297,7 +298,7 @@ impl<T: Tokenizer> FormatDecoder<T> {
         true
     }
 
-    /// Settles what was counted besides rows: it counts, or is forgotten.
+    /// Commits the counts of keys and mismatches of the window, or discards them.
     fn commit_or_discard_counts(&mut self, counts: bool) {
         match counts {
             true => self.mismatches.commit(),
@@ -324,7 +325,7 @@ impl<T: Tokenizer> FormatDecoder<T> {
         self.rows = rows;
     }
 
-    /// Reads the records that start in `at..until` one by one; returns where the next starts.
+    /// Decodes the records that start in `at..until` one by one; returns the start of the next record.
     fn decode_records_singly(
         &mut self,
         block: &[u8],
@@ -416,7 +417,7 @@ impl<T: Tokenizer> FormatDecoder<T> {
         Ok(())
     }
 
-    /// Whether the rows are a batch.
+    /// Returns whether the rows fill a batch.
     fn is_batch_full(&self) -> bool {
         self.rows >= self.batch_rows || self.columns.iter().any(ColumnDecoder::is_full)
     }
@@ -438,7 +439,7 @@ impl<T: Tokenizer> FormatDecoder<T> {
             }
             (batch, _) => batch,
         };
-        // Arrays are built of the columns' own fields, as many values in each as there are rows.
+        // The columns' own fields define the arrays, with as many values in each as there are rows.
         let Some(batch) = batch else { unreachable!("columns of one batch fit together") };
         out.filtered_rows += (rows - batch.num_rows()) as u64;
         if batch.num_rows() > 0 {
@@ -511,7 +512,7 @@ impl<T: Tokenizer> BlockDecoder for FormatDecoder<T> {
     }
 }
 
-/// The type of the part of a column that a path names: steps after `.`, items after `[]`.
+/// Returns the type of the part of a column that a path names: fields follow `.`, items follow `[]`.
 fn type_at_path(column: &ColumnDecoder, path: &str) -> arrow_schema::DataType {
     let rest = path.strip_prefix(column.field.name().as_str()).unwrap_or_default();
     match &column.node {
@@ -550,7 +551,7 @@ mod tests {
 
     type DecoderFactory = Box<dyn Fn(Options) -> Box<dyn BlockDecoder>>;
 
-    /// Every text format with records of it.
+    /// Returns a decoder factory and sample records for every text format.
     fn decoders_with_records() -> Vec<(&'static str, DecoderFactory, Vec<String>)> {
         let text = |name: &str| Arc::new(Field::new(name, DataType::Utf8View, true));
         let csv = move |dialect: CsvDialect, fields: usize| -> DecoderFactory {

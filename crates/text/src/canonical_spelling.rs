@@ -1,10 +1,11 @@
-//! Canonical numbers and times: spellings that keep their meaning when they are read as a number or a time.
+//! Canonical spellings of numbers and times: those that lose nothing when they are read as a number or a
+//! time.
 //!
-//! Inference turns a column of text into a column of numbers or times of day only if nothing is lost by it.
+//! Inference turns a column of text into a column of numbers or times of day only if that loses nothing.
 //! `01234` is a zip code and `123e4567` a hash: as numbers, they would become 1234 and infinity,
-//! and different texts would fall into one group. `12:30` may be minutes and seconds. A column whose type was inferred holds to the
-//! same rule behind the sample, where such a value is a fault. A type that the user declares takes
-//! every spelling that [`values`](crate::values) reads.
+//! and different texts would fall into one group. `12:30` may be minutes and seconds. A column with an
+//! inferred type keeps to the same rule after the sample, where such a value is a fault. A type that the user
+//! declares takes every spelling that [`value_parsing`](crate::value_parsing) reads.
 //!
 //! | type | spelling |
 //! | --- | --- |
@@ -17,19 +18,19 @@
 //! - with an exponent, the integer part has one digit, as every program writes it that formats a
 //!   float: `1.5e-7`, not `12345e67`;
 //! - zero has no exponent but zero (`0.000000e+00` is C's `%e`): `0e4621` and `0e8308` are hashes;
-//! - what is not written as zero does not become zero;
+//! - a number that is not written as zero does not become zero;
 //! - without a fraction and an exponent it is an integer of BIGINT's range that a DOUBLE holds
-//!   exactly: 9007199254740993 is none. Surplus digits of a fraction are rounded, as everywhere.
+//!   exactly: 9007199254740993 is not canonical. Surplus digits of a fraction are rounded, as in all columns.
 //!
-//! A TIMESTAMP WITH TIME ZONE must state its zone: `Z` or an offset. A sample in which some times have none is text,
-//! and a time without a zone behind the sample would be taken for UTC.
+//! A TIMESTAMP WITH TIME ZONE must state its zone: `Z` or an offset. Inference makes a sample in which some
+//! times have no zone text, and a time without a zone after the sample would be taken for UTC.
 
 use arrow_schema::{DataType, TimeUnit};
 
 use crate::fast_value_parsing;
 use crate::value_parsing::{self, DOUBLE_EXACT_DIGITS, is_rounded_as_double};
 
-/// Returns whether `value` is a canonical spelling of a value of this type; true for the types that have no
+/// Returns whether `value` is a canonical spelling of a value of this type; true for types that have no
 /// other spellings.
 #[must_use]
 pub fn is_canonical(value: &[u8], data_type: &DataType) -> bool {
@@ -108,12 +109,12 @@ pub(crate) fn is_canonical_time(value: &[u8]) -> bool {
     fast_value_parsing::parse_canonical_time(value, 0, value.len()).is_some()
 }
 
-/// Returns whether `value` is a number that has no digits, as this program writes it.
+/// Returns whether `value` is a float without digits, as this program writes it: `NaN`, `inf` or `-inf`.
 pub(crate) fn is_special_float(value: &[u8]) -> bool {
     matches!(value, b"NaN" | b"inf" | b"-inf")
 }
 
-/// Splits a text behind the digits that it begins with.
+/// Splits a text after its leading digits.
 fn split_leading_digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
 }
@@ -246,7 +247,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
-        /// Canonical times are read as the careful parser reads them, and those of one length differ.
+        /// Canonical times have the value that the careful parser reads; those of one length differ.
         #[test]
         fn canonical_times_are_those_of_the_careful_parser(
             text in "[0-2][0-9]:[0-6][0-9]:[0-6][0-9](\\.[0-9]{0,7})?", other in "[0-9:.]{8,9}"
@@ -283,15 +284,15 @@ mod tests {
             }
         }
 
-        /// Canonical integers are those that come back as they were written.
+        /// An integer is canonical if parsing and formatting gives the same text.
         #[test]
         fn integers_survive_a_round_trip(text in "-?[0-9]{1,20}|[-+0-9.e]{0,6}") {
             let survives = text.parse::<i128>().is_ok_and(|number| number.to_string() == text);
             prop_assert_eq!(is_canonical_integer(text.as_bytes()), survives, "{}", text);
         }
 
-        /// No two canonical floats without a fraction are the same number unless an exponent or a
-        /// sign of zero tells them apart.
+        /// No two canonical floats without a fraction are the same number unless they differ by an exponent
+        /// or a sign of zero.
         #[test]
         fn different_integers_are_different_floats(one in "[1-9][0-9]{0,24}", change in 1u8..9) {
             let mut other = one.clone().into_bytes();

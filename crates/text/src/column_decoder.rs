@@ -1,4 +1,4 @@
-//! A column while it is being read: the spans of a window, and what was built of those before.
+//! The column decoder: it holds the spans of the current window and the arrays built from earlier ones.
 
 use std::sync::Arc;
 
@@ -11,44 +11,44 @@ use crate::dictionary_builder::DictionarySpanBuilder;
 use crate::value_parsing::NullStrings;
 use crate::value_span::ValueSpan;
 
-/// A column, or a part of a nested one.
+/// The decoder of a column, or of a part of a nested column.
 pub(crate) struct ColumnDecoder {
     pub(crate) field: FieldRef,
     pub(crate) node: ColumnNode,
     pub(crate) accepted_spelling: AcceptedSpelling,
-    /// Rows of the current window that are null because their values have another shape, each with the place of its
-    /// value. Values of leaves are not among them: their [spans](Span::mismatch) say so.
+    /// Rows of the current window that are null because their values have another shape, each with the offset
+    /// of its value. Single values are not listed: their [spans](ValueSpan::new_mismatch) mark them.
     mismatches: Vec<(usize, usize)>,
-    /// True if its numbers and Booleans must not be JSON strings, those of its parts included.
+    /// True if its numbers and Booleans, those of its parts included, must not be JSON strings.
     rejects_strings: bool,
 }
 
-/// What a column is made of. All counts include the current window.
+/// The structure of a column. All counts include the current window.
 pub(crate) enum ColumnNode {
-    /// Values: those of the current window as spans, the others built.
+    /// Single values: those of the current window as spans, earlier ones in the builder.
     Leaf { spans: Vec<ValueSpan>, leaf: Box<dyn SpanArrayBuilder> },
-    /// Parts that have a value per row each, and which rows are null.
+    /// Parts with one value per row each, and the validity of the rows.
     Struct { parts: Vec<ColumnDecoder>, validity: NullBufferBuilder },
-    /// Where each row's items end.
+    /// Items with the offsets at which each row's items end.
     List { ends: ItemOffsets, item: Box<ColumnDecoder> },
-    /// Where each row's entries end; keys are never null.
+    /// Entries with the offsets at which each row's entries end; keys are never null.
     Map { ends: ItemOffsets, key: Box<ColumnDecoder>, value: Box<ColumnDecoder>, sorted: bool },
 }
 
-/// The spellings of values that a column takes.
+/// The spellings of values that a column accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcceptedSpelling {
     /// Every spelling of a value of its type.
     AnySpelling,
-    /// The [`canonical`](crate::canonical) ones.
+    /// The [canonical](crate::canonical_spelling) spellings.
     Canonical,
-    /// Numbers that a DOUBLE [represents](crate::values::is_representable_as_double).
+    /// Numbers that a DOUBLE [represents](crate::value_parsing::is_representable_as_double).
     ExactDouble,
 }
 
-/// Ends of rows that have any number of items.
+/// Offsets of rows that have any number of items.
 pub(crate) struct ItemOffsets {
-    /// One more than rows; the first is 0.
+    /// One offset more than rows; the first is 0.
     offsets: Vec<i32>,
     validity: NullBufferBuilder,
 }
@@ -58,9 +58,9 @@ impl ItemOffsets {
         Self { offsets: vec![0], validity: NullBufferBuilder::new(0) }
     }
 
-    /// Ends a row behind item `count`.
+    /// Ends a row after item `count`.
     pub(crate) fn end_row(&mut self, count: usize, is_valid: bool) {
-        // Items are bytes of a text below 2^30 and a batch is finished long before 2^31.
+        // Each item takes bytes of a text below 2^30, and a batch ends long before 2^31 items.
         self.offsets.push(i32::try_from(count).unwrap_or(i32::MAX));
         self.validity.append(is_valid);
     }
@@ -69,7 +69,7 @@ impl ItemOffsets {
         self.offsets.len() - 1
     }
 
-    /// Items of all rows.
+    /// Returns the number of items of all rows.
     pub(crate) fn item_count(&self) -> usize {
         self.offsets.last().map_or(0, |end| usize::try_from(*end).unwrap_or(0))
     }
@@ -86,25 +86,27 @@ impl ItemOffsets {
 }
 
 impl ColumnDecoder {
-    /// A column of `field`; none if text cannot be read as its type.
+    /// Returns a decoder of `field`; `None` if text cannot be read as its type.
     pub(crate) fn new(field: &FieldRef, context: &DecodingContext) -> Option<Self> {
         Self::with_spelling_rules(field, context, false)
     }
 
-    /// A column of JSON whose type a sample showed; none if text cannot be read as its type.
+    /// Returns a decoder of a JSON column whose type was inferred from a sample; `None` if text cannot be
+    /// read as its type.
     ///
-    /// Values that would have given it another type within the sample are refused: a string in the
-    /// place of a number or a Boolean, which makes a column TEXT, and `-0` in the place of an integer, which
+    /// It refuses values that would have given the column another type within the sample: a string in
+    /// place of a number or a Boolean, which makes a column TEXT, and `-0` in place of an integer, which
     /// makes it DOUBLE.
     ///
-    /// Numbers that a DOUBLE does not [represent](crate::values::is_representable_as_double), of which two would become one
-    /// group, and times without a zone in a column of a zone are refused, too.
+    /// It also refuses numbers that a DOUBLE does not
+    /// [represent](crate::value_parsing::is_representable_as_double), two of which would become one group,
+    /// and times without a zone in a column with a zone.
     pub(crate) fn with_inferred_type(field: &FieldRef, context: &DecodingContext) -> Option<Self> {
         Self::with_spelling_rules(field, context, true)
     }
 
-    /// A column of `field`, whose type a sample showed if it `is_inferred`: values that would have shown another one are
-    /// refused.
+    /// Returns a decoder of `field`. If its type `is_inferred`, it refuses values that would have led to
+    /// another type.
     fn with_spelling_rules(
         field: &FieldRef,
         context: &DecodingContext,
@@ -170,8 +172,8 @@ impl ColumnDecoder {
         })
     }
 
-    /// Returns whether this span of a leaf of type `data_type`, which is this column's or that of a part, is
-    /// refused for being a JSON string.
+    /// Returns whether the decoder refuses this span for being a JSON string. `data_type` is the type of this
+    /// column or of the part that holds the span.
     pub(crate) fn rejects_string(
         &self,
         text: &[u8],
@@ -181,8 +183,8 @@ impl ColumnDecoder {
         self.rejects_strings && is_inferred_from_bare_values(data_type) && span.is_in_quotes(text)
     }
 
-    /// A column of `field` that takes only [`canonical`](crate::canonical) values; none if text
-    /// cannot be read as its type.
+    /// Returns a decoder of `field` that takes only [canonical](crate::canonical_spelling) values; `None` if
+    /// text cannot be read as its type.
     pub(crate) fn with_canonical_spelling(
         field: &FieldRef,
         context: &DecodingContext,
@@ -196,7 +198,7 @@ impl ColumnDecoder {
         }
     }
 
-    /// A column that is built by `leaf`, whose type must be the field's.
+    /// Returns a decoder of `field` with a given builder, whose type must be the field's.
     pub(crate) fn with_builder(field: &FieldRef, leaf: Box<dyn SpanArrayBuilder>) -> Self {
         let node = ColumnNode::Leaf { spans: Vec::new(), leaf };
         Self {
@@ -208,7 +210,7 @@ impl ColumnDecoder {
         }
     }
 
-    /// Rows, those of the window included.
+    /// Returns the number of rows, including those of the window.
     pub(crate) fn len(&self) -> usize {
         match &self.node {
             ColumnNode::Leaf { spans, leaf } => leaf.len() + spans.len(),
@@ -217,7 +219,7 @@ impl ColumnDecoder {
         }
     }
 
-    /// Returns the number of columns of single values in it.
+    /// Returns the number of single-value columns inside it.
     pub(crate) fn leaf_count(&self) -> usize {
         match &self.node {
             ColumnNode::Leaf { .. } => 1,
@@ -227,12 +229,12 @@ impl ColumnDecoder {
         }
     }
 
-    /// Whether the rows must become an array before there are more.
+    /// Returns whether the rows must become an array before more are added.
     pub(crate) fn is_full(&self) -> bool {
         matches!(&self.node, ColumnNode::Leaf { leaf, .. } if leaf.is_full())
     }
 
-    /// Adds a null.
+    /// Appends a null.
     pub(crate) fn push_null(&mut self) {
         match &mut self.node {
             ColumnNode::Leaf { spans, .. } => spans.push(ValueSpan::NULL),
@@ -247,7 +249,7 @@ impl ColumnDecoder {
         }
     }
 
-    /// Adds a null for a value that begins at `at` and is of another shape than the column's.
+    /// Appends a null for a value that begins at `at` and has another shape than the column.
     #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
     pub(crate) fn push_mismatch(&mut self, at: usize) {
         if let ColumnNode::Leaf { spans, .. } = &mut self.node {
@@ -258,7 +260,7 @@ impl ColumnDecoder {
         }
     }
 
-    /// Takes back the last row, which is of the current window.
+    /// Removes the last row, which belongs to the current window.
     #[cold]
     pub(crate) fn pop_row(&mut self) {
         if let ColumnNode::Leaf { spans, .. } = &mut self.node {
@@ -268,10 +270,10 @@ impl ColumnDecoder {
         }
     }
 
-    /// Builds what the window's spans stand for.
+    /// Builds the values of the window's spans.
     ///
     /// # Errors
-    /// The path of the column and the span that is not of its type.
+    /// Path of the column and the span that is not of its type.
     pub(crate) fn build_window(
         &mut self,
         text: &[u8],
@@ -298,12 +300,12 @@ impl ColumnDecoder {
             }),
             ColumnNode::List { item, .. } => {
                 item.build_window(text, context).map_err(|(path, span)| {
-                    // The item's own name says nothing.
+                    // The item's own name carries no information.
                     let rest = path.strip_prefix(item.field.name().as_str()).unwrap_or_default();
                     (format!("{}[]{rest}", self.field.name()), span)
                 })
             }
-            // A key is what it is: never null.
+            // A key is never null.
             ColumnNode::Map { key, value, .. } => key
                 .build_window(
                     text,
@@ -321,7 +323,7 @@ impl ColumnDecoder {
         }
     }
 
-    /// Forgets all but the first `rows` rows. Spans of the window come last.
+    /// Drops all but the first `rows` rows. Spans of the window come last.
     pub(crate) fn truncate(&mut self, rows: usize) {
         let kept = self.mismatches.partition_point(|(row, _)| *row < rows);
         self.mismatches.truncate(kept);
@@ -346,7 +348,7 @@ impl ColumnDecoder {
         }
     }
 
-    /// The array of all rows, which are forgotten; none if its parts do not fit together.
+    /// Returns the array of all rows and clears the decoder; `None` if its parts do not fit together.
     pub(crate) fn finish(&mut self) -> Option<ArrayRef> {
         Some(match &mut self.node {
             ColumnNode::Leaf { leaf, .. } => leaf.finish(),
@@ -379,7 +381,7 @@ impl ColumnDecoder {
     }
 }
 
-/// Returns whether inference gives a column of JSON this type only where its values stand without quotes.
+/// Returns whether inference gives a JSON column this type only if its values stand without quotes.
 fn is_inferred_from_bare_values(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Boolean | DataType::Int64 | DataType::UInt64 | DataType::Float64)
 }

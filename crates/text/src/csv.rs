@@ -1,15 +1,15 @@
-//! Delimited text: CSV and TSV.
+//! The decoder of delimited text: CSV and TSV.
 //!
-//! One pass finds every separator (delimiter or line end) that is not inside quotes, 64 bytes
-//! at a time, and writes its position down. If records have `n` fields, field `k` of record `r`
-//! then ends at separator `r * n + k`: no record is looked at but where a wanted column is, and
-//! it is known that all are whole if every `n`-th separator is a line end and there are as many
-//! line ends as records. What an unwanted field holds is never read; that it is UTF-8 and that
-//! its quotes pair up is seen in the same pass.
+//! One pass finds every separator (delimiter or line end) outside quotes, 64 bytes
+//! at a time, and writes its position. If records have `n` fields, field `k` of record `r`
+//! then ends at separator `r * n + k`. The tokenizer looks at a record only where a wanted column is.
+//! All records are whole if every `n`-th separator is a line end and there are as many
+//! line ends as records. The tokenizer never reads an unwanted field; the same pass checks that it is UTF-8
+//! and that its quotes are paired.
 //!
-//! Whatever does not fit (another number of fields, a blank line, a literal quote, a lone `\r`,
-//! a comment, an escape) makes the window irregular, and its records are split one by one by
-//! the automaton of [`cut`](crate::cut).
+//! Irregular text (another number of fields, a blank line, a literal quote, a lone `\r`,
+//! a comment, an escape) makes the window irregular. The automaton of
+//! [`record_boundaries`](crate::record_boundaries) then splits its records one by one.
 //!
 //! ```text
 //!   text        a , b c , "d , e" \n f , …
@@ -34,32 +34,32 @@ use crate::text_fault::{TextFault, TextFaultKind};
 use crate::value_parsing::NullStrings;
 use crate::value_span::ValueSpan;
 
-/// Decodes delimited text.
+/// A decoder of delimited text.
 ///
-/// Values are read as [`values`](crate::values) says; an empty field is null, and so are the
-/// dialect's null strings. An empty field in quotes is an empty text, and null in a column that is
-/// no text.
+/// [`value_parsing`](crate::value_parsing) defines how values are read. An empty field is null, and so are
+/// the dialect's null strings. An empty field in quotes is an empty text, and null in a column that is
+/// not text.
 ///
 /// ```
 /// use std::sync::Arc;
 ///
 /// use arrow_schema::{DataType, Field};
-/// use tidemill_text::{Decode, Decoded, Dialect, Options, csv::CsvDecoder};
+/// use tidemill_text::{BlockDecoder, CsvDialect, DecodedBlocks, Options, csv::CsvDecoder};
 ///
 /// let wanted = vec![(2, Arc::new(Field::new("n", DataType::Int64, true)))];
-/// let mut decoder = CsvDecoder::new(&Dialect::default(), 3, wanted, Options::default()).unwrap();
-/// let mut out = Decoded::default();
+/// let mut decoder = CsvDecoder::new(&CsvDialect::default(), 3, wanted, Options::default()).unwrap();
+/// let mut out = DecodedBlocks::default();
 /// decoder.decode(b"a,\"b,\n\",1\nc,d,oops\ne,f,3\n", &mut out);
 /// assert_eq!(out.batches[0].num_rows(), 2);
-/// assert_eq!(out.bad[0].fault.to_string(), "expected a BIGINT, found `oops`");
+/// assert_eq!(out.rejected[0].fault.to_string(), "expected a BIGINT, found `oops`");
 /// ```
 pub struct CsvDecoder {
     decoder: FormatDecoder<CsvTokenizer>,
 }
 
 impl CsvDecoder {
-    /// A decoder of `columns`, each a field's position in records of `fields` fields and what
-    /// it becomes. The header, if there is one, must not be in the blocks.
+    /// Returns a decoder of `columns`, each a field's position in records of `fields` fields and the column
+    /// that it becomes. The blocks must not contain the header, if there is one.
     ///
     /// # Errors
     /// The first column of a type that text cannot be read as.
@@ -101,39 +101,39 @@ impl CsvDecoder {
 
 decodes!(CsvDecoder);
 
-/// What was seen of a stretch of text, as bits.
+/// Flags of a stretch of text.
 mod mark_bits {
     /// A quote.
     pub(super) const QUOTE: u32 = 1;
-    /// A quote right behind another one.
+    /// A quote directly after another one.
     pub(super) const DOUBLED_QUOTE: u32 = 2;
     /// A carriage return before a line feed.
     pub(super) const CARRIAGE_RETURN: u32 = 4;
     /// A byte that is not ASCII.
     pub(super) const NON_ASCII: u32 = 8;
-    /// A quote in an unquoted field, a lone carriage return, a comment.
+    /// Something irregular: a quote in an unquoted field, a lone carriage return, a comment.
     pub(super) const IRREGULAR: u32 = 16;
     /// A line feed within quotes.
     pub(super) const QUOTED_LINE_END: u32 = 32;
 }
 
-/// What a block of 64 bytes tells the next one.
+/// The carry from one block of 64 bytes to the next.
 #[derive(Debug, Clone, Copy)]
 struct CsvScanCarry {
-    /// All bits, inside quotes; else none.
+    /// All bits set inside quotes; else zero.
     in_quotes: u64,
-    /// 1 if a quote may come first: behind a separator or a quote.
+    /// 1 if a quote may come first: after a separator or a quote.
     quote_may_open: u64,
-    /// 1 if a quote came last.
+    /// 1 if the last byte was a quote.
     quote_last: u64,
-    /// 1 if a carriage return outside quotes came last.
+    /// 1 if the last byte was a carriage return outside quotes.
     cr_last: u64,
-    /// 1 if a line feed came last.
+    /// 1 if the last byte was a line feed.
     line_end_last: u64,
 }
 
 impl CsvScanCarry {
-    /// At the start of a record.
+    /// The carry at the start of a record.
     const RECORD_START: CsvScanCarry = CsvScanCarry {
         in_quotes: 0,
         quote_may_open: 1,
@@ -143,7 +143,7 @@ impl CsvScanCarry {
     };
 }
 
-/// The bytes that separate.
+/// The special bytes of the scan.
 #[derive(Debug, Clone, Copy)]
 struct SpecialBytes {
     delimiter: u8,
@@ -153,15 +153,15 @@ struct SpecialBytes {
 
 dispatch! {
     /// Appends the positions of the separators in `from..to` of the text to `out`;
-    /// returns what was seen on the way, and how many of them are line ends.
+    /// returns the flags of the stretch and the number of line ends among the separators.
     fn find_separators(
         text: &[u8], from: usize, to: usize, special: SpecialBytes, carry: &mut CsvScanCarry, out: &mut Vec<u32>
     ) -> (u32, usize) => find_simd
 }
 
 dispatch! {
-    /// The same of text without quotes, of a dialect without comments. Where it has seen a quote,
-    /// nothing else that it says is right.
+    /// Does the same for text without quotes, of a dialect without comments. If the stretch has a quote,
+    /// only that flag is right.
     fn find_separators_without_quotes(
         text: &[u8], from: usize, to: usize, special: SpecialBytes, carry: &mut CsvScanCarry, out: &mut Vec<u32>
     ) -> (u32, usize) => find_without_quotes_simd
@@ -183,11 +183,11 @@ unsafe fn find_without_quotes_simd<I: Isa>(
     unsafe { find_in_mode::<I, QUOTES_WATCHED, false>(text, from, to, special, carry, out) }
 }
 
-/// What is made of quotes: they are bytes like others, …
+/// Mode of the scan in which quotes are ordinary bytes.
 const QUOTES_AS_TEXT: u8 = 0;
-/// … or there should be none, …
+/// Mode of the scan that expects no quotes and reports one.
 const QUOTES_WATCHED: u8 = 1;
-/// … or they are quotes.
+/// Mode of the scan in which quotes enclose fields.
 const QUOTES_PARSED: u8 = 2;
 
 /// # Safety
@@ -225,7 +225,7 @@ unsafe fn find_simd<I: Isa>(
                 )
             }
             SpecialBytes { quote, comment: Some(comment), delimiter } => {
-                // A quote that is no byte of UTF-8 is none.
+                // A byte that UTF-8 does not have stands for no quote.
                 let quote = quote.unwrap_or(0xff);
                 find_in_mode::<I, QUOTES_PARSED, true>(
                     text,
@@ -241,7 +241,7 @@ unsafe fn find_simd<I: Isa>(
 }
 
 /// # Safety
-/// As `find`.
+/// As for `find_simd`.
 #[inline(always)]
 unsafe fn find_in_mode<I: Isa, const HOW: u8, const COMMENTS: bool>(
     text: &[u8],
@@ -275,7 +275,7 @@ unsafe fn find_in_mode<I: Isa, const HOW: u8, const COMMENTS: bool>(
     (marks, look.tally.line_count)
 }
 
-/// What a stretch of text has shown so far: any bits, and line ends.
+/// Features of the text scanned so far: nonzero bits for each feature, and the number of line ends.
 #[derive(Debug, Clone, Copy, Default)]
 struct CsvScanTally {
     quote_bits: u64,
@@ -287,10 +287,10 @@ struct CsvScanTally {
     line_count: usize,
 }
 
-/// What is looked for.
+/// The scan for separators of delimited text.
 #[derive(Clone, Copy)]
 struct CsvSeparatorScan<const HOW: u8, const COMMENTS: bool> {
-    /// Delimiter, quote, comment.
+    /// Delimiter, quote and comment byte.
     special: [u8; 3],
     carry: CsvScanCarry,
     tally: CsvScanTally,
@@ -325,7 +325,7 @@ impl<const HOW: u8, const COMMENTS: bool> SeparatorScan for CsvSeparatorScan<HOW
                 seen.quoted_line_end_bits |= lines & within;
                 lines &= !within;
                 cr &= !within;
-                // The last bit, to every bit.
+                // Copies the last bit to every bit.
                 state.in_quotes = (within.cast_signed() >> 63).cast_unsigned();
             }
             // A carriage return belongs before a line feed.
@@ -343,28 +343,28 @@ impl<const HOW: u8, const COMMENTS: bool> SeparatorScan for CsvSeparatorScan<HOW
     }
 }
 
-/// Splits records into fields.
+/// The tokenizer of delimited text.
 struct CsvTokenizer {
     dialect: CsvDialect,
     special: SpecialBytes,
     grammar: RecordGrammar,
-    /// Fields of a record.
+    /// Number of fields in a record.
     field_count: usize,
-    /// The wanted ones.
+    /// Positions of the wanted fields.
     wanted_fields: Vec<usize>,
-    /// Separators that were found and not used up, and the one before the first record.
+    /// Separators that were found and not used yet, and the one before the first record.
     separators: Vec<u32>,
-    /// Up to where they were found, and where that was begun.
+    /// End of the scanned text.
     scanned_to: usize,
     carry: CsvScanCarry,
     marks: u32,
-    /// Windows in which quotes are expected, since there were some of late.
+    /// Number of windows in which the scan expects quotes, because recent windows had some.
     quoted_windows_left: u32,
-    /// Line ends among the separators.
+    /// Number of line ends among the separators.
     line_end_count: usize,
-    /// Where the next window must begin for the above to hold.
+    /// Start that the next window must have for the fields above to be valid.
     next_window_start: usize,
-    /// Text to look at in one go: more where records are long.
+    /// Number of bytes scanned in one pass: more where records are long.
     window_bytes: usize,
     field_ranges: Vec<Range<usize>>,
 }
@@ -393,7 +393,7 @@ impl CsvTokenizer {
         }
     }
 
-    /// Begins to look for separators at `at`, the start of a record.
+    /// Begins a scan at `at`, the start of a record.
     #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
     fn start_scan(&mut self, at: usize) {
         self.separators.clear();
@@ -404,7 +404,7 @@ impl CsvTokenizer {
         self.line_end_count = 0;
     }
 
-    /// Finds the separators up to `to`: what was seen, and how many are line ends.
+    /// Finds the separators up to `to`; returns the flags and the number of line ends among them.
     fn scan_to(&mut self, block: &[u8], to: usize) -> (u32, usize) {
         let Self {
             scanned_to: found_to,
@@ -430,7 +430,7 @@ impl CsvTokenizer {
     }
 }
 
-/// In so many windows behind one with a quote, more of them are expected.
+/// Number of windows after one with a quote in which the scan expects more of them.
 const QUOTED_WINDOWS_EXPECTED: u32 = 64;
 
 impl Tokenizer for CsvTokenizer {
@@ -450,10 +450,10 @@ impl Tokenizer for CsvTokenizer {
         }
         self.next_window_start = usize::MAX;
         let fields = self.field_count;
-        // What was seen before concerns what is left of it.
+        // The earlier flags apply to the rest of the scanned text.
         let (mut marks, mut new_marks) = (self.marks, None);
-        // Look for separators until there is a whole record, or there can be none; not while
-        // there are records left over, or what was seen of those would have to be kept apart.
+        // Scan until there is a whole record, or there can be none. Do not scan while
+        // records are left over, because their flags would then have to be kept separately.
         let mut target = at + self.window_bytes;
         let all_rows = loop {
             let rows = (self.separators.len() - 1) / fields;
@@ -461,7 +461,7 @@ impl Tokenizer for CsvTokenizer {
                 break rows;
             }
             if self.scanned_to < target && self.scanned_to < block.len() {
-                // Whole blocks, unless it is the end.
+                // Whole blocks, except at the end.
                 let to = (self.scanned_to
                     + (target - self.scanned_to).next_multiple_of(BLOCK_BYTES))
                 .min(block.len());
@@ -490,11 +490,12 @@ impl Tokenizer for CsvTokenizer {
             target += self.window_bytes;
         };
         let rows = all_rows.min(rows_max);
-        // Records that are still long leave room for more of them in the next window.
+        // Long records leave room for more of them in the next window.
         if rows < 16 && rows < rows_max && self.window_bytes < 8 * WINDOW_BYTES {
             self.window_bytes *= 2;
         }
-        // Every record must end where its last field does, and no line end may be elsewhere. None may begin with NUL bytes.
+        // Every record must end where its last field does, and no line end may stand elsewhere. No record may
+        // begin with NUL bytes.
         let is_end = |end: u32| match block.get(end as usize..) {
             None | Some([]) => true,
             Some([end, behind, ..]) => *end == b'\n' && *behind != 0,
@@ -513,7 +514,7 @@ impl Tokenizer for CsvTokenizer {
         {
             return TokenizedWindow::IrregularRows;
         }
-        // A field with a line end in it is seldom, and more seldom one whose lines look like records.
+        // A field with a line end is rare, and one whose lines look like records is rarer.
         if marks & mark_bits::QUOTED_LINE_END != 0 && self.dialect.checks_quotes {
             let ends = self.separators.iter().step_by(fields).take(rows + 1);
             let mut start = at;
@@ -527,7 +528,7 @@ impl Tokenizer for CsvTokenizer {
         }
         self.marks = new_marks.unwrap_or(marks);
         self.line_end_count -= rows;
-        // Without a quote, a byte that is not UTF-8 was looked for.
+        // Without a quote byte, the scan looked for a byte that UTF-8 does not have.
         let has_quotes = self.special.quote.is_some() && marks & mark_bits::QUOTE != 0;
         let trim = marks & mark_bits::CARRIAGE_RETURN != 0;
         let quote = self.special.quote.unwrap_or(0);
@@ -542,7 +543,7 @@ impl Tokenizer for CsvTokenizer {
             if !has_quotes && !trim {
                 let room = &mut spans.spare_capacity_mut()[..rows];
                 several = crate::simd::spans_between_entries(&self.separators, place, fields, room);
-                // SAFETY: so many were written behind the last one.
+                // SAFETY: `spans_between_entries` wrote this many after the last one.
                 unsafe { spans.set_len(spans.len() + several) };
             }
             let starts = self.separators.get(several * fields + place..).unwrap_or_default();
@@ -563,7 +564,7 @@ impl Tokenizer for CsvTokenizer {
                 }));
             }
         }
-        // What was found behind the last record is for the next window.
+        // The separators after the last record are for the next window.
         let next = (end + 1).min(block.len());
         self.separators.drain(..rows * fields);
         self.next_window_start = next;
@@ -642,7 +643,8 @@ impl CsvTokenizer {
 }
 
 impl CsvTokenizer {
-    /// The fault of a whole record whose quotes seem to be written otherwise than the dialect says, if nobody stated it.
+    /// Returns the fault of a whole record whose quotes seem to contradict the dialect, if nobody stated the
+    /// dialect.
     fn quoting_fault(&self, record: &[u8], fields: &[Range<usize>]) -> Option<TextFault> {
         let quote = self.dialect.quote.filter(|_| self.dialect.checks_quotes)?;
         let start_of_field = |wanted: &dyn Fn(&[u8]) -> bool| {
@@ -662,12 +664,13 @@ impl CsvTokenizer {
         Some(TextFault::new(at, TextFaultKind::ClosedAfterBackslash))
     }
 
-    /// Number of lines of a record that has line ends within quotes and looks like several records without quoting:
-    /// every line has as many fields as a record should have. None for any other record.
+    /// Returns the number of lines of a record that has line ends within quotes and would be several records
+    /// without quoting: every line has as many fields as a record should have. Returns `None` for any other
+    /// record.
     ///
-    /// A field of prose can look so by chance where commas delimit (`"12 Main St⏎Springfield, IL, 62701"` as the
-    /// third field). Therefore text must follow a closing quote, which no writer of quoted fields leaves, or the
-    /// delimiter must be a tab, with three fields or more.
+    /// A field of prose can look so by chance where commas delimit (`"12 Main St⏎Springfield, IL, 62701"` as
+    /// the third field). The function therefore also requires text after a closing quote, which no writer of
+    /// quoted fields leaves, or a tab as delimiter, with three fields or more.
     fn count_quoted_records(&self, record: &[u8]) -> Option<usize> {
         let record = record.strip_suffix(b"\n").unwrap_or(record);
         memchr::memchr(b'\n', record).filter(|_| self.field_count > 1)?;
@@ -683,7 +686,7 @@ impl CsvTokenizer {
     }
 }
 
-/// Returns whether something else than a delimiter or a line end follows a closing quote.
+/// Returns whether a closing quote is followed by something other than a delimiter or a line end.
 fn has_text_after_closing_quote(grammar: RecordGrammar, record: &[u8]) -> bool {
     let mut state = CutterState::RecordStart;
     record.iter().any(|&byte| {
@@ -693,8 +696,8 @@ fn has_text_after_closing_quote(grammar: RecordGrammar, record: &[u8]) -> bool {
     })
 }
 
-/// Returns whether a field's closing quote stands behind an odd number of backslashes, and text with another
-/// quote in it follows.
+/// Returns whether a field's closing quote follows an odd number of backslashes, and is followed by text with
+/// another quote in it.
 fn is_closed_after_backslash(grammar: RecordGrammar, quote: u8, field: &[u8]) -> bool {
     let mut state = CutterState::FieldStart;
     for (at, &byte) in field.iter().enumerate() {
@@ -709,7 +712,7 @@ fn is_closed_after_backslash(grammar: RecordGrammar, quote: u8, field: &[u8]) ->
     false
 }
 
-/// Whether a record of one field is a blank line.
+/// Returns whether a record of one field is a blank line.
 fn has_blank_record(block: &[u8], ends: &[u32]) -> bool {
     ends.windows(2).any(|pair| {
         let (start, end) = (pair[0].wrapping_add(1), pair[1]);
@@ -717,7 +720,7 @@ fn has_blank_record(block: &[u8], ends: &[u32]) -> bool {
     })
 }
 
-/// The span of a field that may be quoted.
+/// Returns the span of a field that may be quoted.
 #[inline(always)]
 fn field_span(
     block: &[u8],
@@ -732,14 +735,14 @@ fn field_span(
         return ValueSpan::new_plain(start, end);
     }
     let [_, inner @ .., last] = field else { return ValueSpan::new_escaped(start, end) };
-    // Nothing in quotes is an empty text, and nothing without them is null.
+    // An empty field in quotes is an empty text, and one without quotes is null.
     if *last != quote || inner.is_empty() || doubled && memchr::memchr(quote, inner).is_some() {
         return ValueSpan::new_escaped(start, end);
     }
     ValueSpan::new_plain(start + 1, end - 1)
 }
 
-/// The fields of one record, quotes included and its line end not, and whether every quote in
+/// Splits one record into its fields, quotes included and its line end not. Returns whether every quote in
 /// it is closed.
 pub(crate) fn split_record(
     grammar: RecordGrammar,
@@ -765,12 +768,12 @@ pub(crate) fn split_record(
         state = after;
     }
     fields.push(start..record.len());
-    // At the end of the input a record may lack its line end, but not its closing quote, unless
-    // a whole record was cut from the input, which the caller knows by the line end.
+    // At the end of the input a record may lack its line end, but not its closing quote. A caller that
+    // cut a whole record from the input knows that by the line end.
     !matches!(state, CutterState::Quoted | CutterState::Escaped)
 }
 
-/// Appends the value of a field, as it is written with quotes and escapes.
+/// Appends the value of a field that is written with quotes and escapes.
 pub(crate) fn unescape_field(raw: &[u8], quote: u8, escape: Option<u8>, out: &mut Vec<u8>) -> bool {
     let grammar = RecordGrammar::for_quoted_field(quote, escape);
     let mut state = CutterState::FieldStart;
@@ -785,7 +788,7 @@ pub(crate) fn unescape_field(raw: &[u8], quote: u8, escape: Option<u8>, out: &mu
         if is_value {
             out.push(byte);
         }
-        // Inside a field, delimiters and line ends were settled before.
+        // Delimiters and line ends inside a field were resolved before.
         state = if matches!(after, CutterState::FieldStart | CutterState::RecordStart) {
             CutterState::Field
         } else {
@@ -795,11 +798,11 @@ pub(crate) fn unescape_field(raw: &[u8], quote: u8, escape: Option<u8>, out: &mu
     true
 }
 
-/// Reads a record's fields from the front of `block`, unquoted: the fields and how many bytes
-/// they took, blank lines and comments before them included; none if there is no record.
+/// Reads the fields of a record at the front of `block`, unquoted. Returns the fields and the number of bytes
+/// consumed, including blank lines and comments before the record; `None` if there is no record.
 ///
-/// Bytes that are not UTF-8 are replaced. Without a header, records that begin with NUL bytes are passed over if another one
-/// follows: they are malformed, and show no number of fields.
+/// Replaces bytes that are not UTF-8. Without a header, the function skips records that begin with NUL bytes
+/// if another record follows: they are malformed, and their number of fields means nothing.
 #[must_use]
 pub fn read_first_record(dialect: &CsvDialect, block: &[u8]) -> Option<(Vec<String>, usize)> {
     let grammar = RecordGrammar::from_dialect(dialect);
@@ -822,7 +825,7 @@ pub fn read_first_record(dialect: &CsvDialect, block: &[u8]) -> Option<(Vec<Stri
     Some((names, record.end))
 }
 
-/// Where the first bytes of the first record stand that are not UTF-8, if there are any.
+/// Returns the offset of the first byte in the first record that is not UTF-8, if there is one.
 #[must_use]
 pub fn first_invalid_utf8_offset(dialect: &CsvDialect, block: &[u8]) -> Option<usize> {
     let record =
@@ -831,7 +834,7 @@ pub fn first_invalid_utf8_offset(dialect: &CsvDialect, block: &[u8]) -> Option<u
     std::str::from_utf8(&block[record]).err().map(|error| start + error.valid_up_to())
 }
 
-/// The place of the first record and the number of NUL bytes that it begins with, if it does.
+/// Returns the offset of the first record and the number of NUL bytes that it begins with, if it does.
 #[must_use]
 pub fn leading_nuls_of_first_record(dialect: &CsvDialect, block: &[u8]) -> Option<(usize, usize)> {
     let record =

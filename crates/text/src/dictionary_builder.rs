@@ -1,15 +1,15 @@
-//! Text of few different values, each written once.
+//! Builder of dictionary columns: text with few distinct values, each stored once.
 //!
-//! A value is looked up where it stands. One of up to fifteen bytes is one load and a mask, which
-//! leave its bytes and its length in sixteen: a word. A multiplication makes a place in a table of
-//! them, and one comparison with the word that was put there tells whether it is the same. Strings
-//! that mean null have words as well, so that nothing is asked of a value but where it is.
+//! The builder looks a value up in place. For a value of up to fifteen bytes, one load and a mask
+//! put its bytes and its length into sixteen bytes: a word. A multiplication gives the word's slot in a table
+//! of words, and one comparison with the word stored there tells whether it is the same. Strings
+//! that mean null have words too, so that the lookup is the only test of a value.
 //!
-//! Values are kept from batch to batch, as one array until there is another one, so that whoever has
-//! seen their codes need not look at them again. Once there are many they are forgotten with the batch;
-//! where most rows have a value that is new, they are not looked up at all for a while.
+//! The builder keeps values from batch to batch, as one array until a new value arrives, so that a reader
+//! that has seen their codes need not look at them again. Once there are many, it drops them with the batch.
+//! If most rows have a new value, it does not look values up at all for a while.
 //!
-//! Cost a row: 2 to 4 ns for short values, 10 for long ones.
+//! Cost per row: 2 to 4 ns for short values, 10 for long ones.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -25,54 +25,54 @@ use crate::array_builders::{
 };
 use crate::value_span::ValueSpan;
 
-/// The longest values that are short.
+/// Maximum length of a short value.
 const SHORT_VALUE_BYTES_MAX: usize = 15;
-/// So many values, and bytes of them, are kept for the next batch at most.
+/// Maximum number of values, and of their bytes, that the builder keeps for the next batch.
 const RETAINED_VALUES_MAX: usize = 1 << 12;
 const RETAINED_BYTES_MAX: usize = 1 << 20;
-/// More values than this are not for one batch: with those of one more window, offsets have 31 bits.
+/// Size of a batch's values at which the batch ends: with those of one more window, offsets have 31 bits.
 const BATCH_VALUE_BYTES_MAX: usize = 1 << 29;
-/// Batches whose rows have a value of their own each, once most rows of a batch had a new one.
+/// Number of batches without lookup after a batch in which most rows had a new value.
 const BYPASS_BATCHES: u32 = 64;
-/// Slots of an empty table.
+/// Number of slots of an empty table.
 const SLOTS_MIN: usize = 128;
-/// Slots for each word.
+/// Minimum number of slots per word.
 const SLOTS_PER_WORD: usize = 8;
 
-/// The code of what means null.
+/// The code of a word that means null.
 const NULL_CODE: i32 = -1;
-/// The word of an empty value in quotes, where one without them means null: no
-/// [`short_word`] is so large.
+/// The word of an empty value in quotes, where one without quotes means null: no
+/// [packed value](pack_short_value) is so large.
 const QUOTED_EMPTY_WORD: u128 = u128::MAX;
 
-/// Builds `Dictionary(Int32, Utf8 | Utf8View)`. A batch has its values in the order in which they first
-/// appeared, in it or in those before it.
+/// Builds `Dictionary(Int32, Utf8 | Utf8View)`. A batch has its values in the order of their first
+/// appearance, in this batch or an earlier one.
 pub(crate) struct DictionarySpanBuilder {
     data_type: DataType,
     keys: Vec<i32>,
     validity: NullBufferBuilder,
-    /// Values end to end, and where each ends.
+    /// The concatenated values, and the end of each.
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// How many of them there were when the batch began.
+    /// Number of values at the beginning of the batch.
     values_at_batch_start: usize,
-    /// The words of the short ones, and their codes.
+    /// The words of short values, and their codes.
     short_words: Vec<u128>,
     word_codes: Vec<i32>,
-    /// The place of a word among these, counted from 1, where it is found; 0 of none. A power of two,
-    /// at least eight times as many: a branch foretold wrongly costs more than all else.
+    /// Hash table of indices into `short_words`, counted from 1; 0 for an empty slot. The length is a power
+    /// of two and at least eight times the number of words: a mispredicted branch costs more than all else.
     slots: Vec<u32>,
     seeds: [u64; 2],
-    /// Where the others are.
+    /// Hash table of the codes of long values.
     long_value_codes: HashTable<u32>,
     hasher: hashbrown::DefaultHashBuilder,
-    /// All values, unless one came since.
+    /// The array of all values, unless a value was added since.
     cached_values: Option<ArrayRef>,
-    /// Batches in which values are not looked up.
+    /// Number of further batches without lookup.
     bypass_batches_left: u32,
 }
 
-/// The bits of the first bytes, as many as its place says.
+/// Masks of the first `n` bytes, at index `n`.
 static PREFIX_MASKS: [u128; SHORT_VALUE_BYTES_MAX + 1] = {
     let mut masks = [0; SHORT_VALUE_BYTES_MAX + 1];
     let mut len = 1;
@@ -83,7 +83,7 @@ static PREFIX_MASKS: [u128; SHORT_VALUE_BYTES_MAX + 1] = {
     masks
 };
 
-/// What a short value at `start` is found by: its bytes, zeros, and its length and one more on top.
+/// Packs a short value at `start` into a word: its bytes, zeros, and its length plus one on top.
 #[inline(always)]
 fn pack_short_value(text: &[u8], start: usize, len: usize) -> u128 {
     debug_assert!(len <= SHORT_VALUE_BYTES_MAX);
@@ -119,12 +119,12 @@ impl DictionarySpanBuilder {
         }
     }
 
-    /// Where a word is among the words.
+    /// Returns the index of a word among the short words.
     fn find_word(&self, word: u128) -> Option<usize> {
         find_word(word, &self.short_words, &self.slots, self.seeds)
     }
 
-    /// Takes values up to the first that is not a short one that was there before; returns how many.
+    /// Appends values up to the first that is not a known short one; returns their number.
     #[inline(always)]
     fn append_fast(&mut self, text: &[u8], spans: &[ValueSpan]) -> usize {
         let Self {
@@ -153,12 +153,12 @@ impl DictionarySpanBuilder {
             };
             count += 1;
         }
-        // SAFETY: so many were written behind the last one.
+        // SAFETY: the loop wrote `count` keys after the last one.
         unsafe { keys.set_len(keys.len() + count) };
         count
     }
 
-    /// Adds a word that is not there.
+    /// Adds a new word.
     fn insert_word(&mut self, word: u128, code: i32) {
         self.short_words.push(word);
         self.word_codes.push(code);
@@ -176,7 +176,7 @@ impl DictionarySpanBuilder {
         }
     }
 
-    /// The code of a value; none of more than there are codes.
+    /// Returns the code of a value, and adds the value if it is new; `None` if no code is left.
     fn find_or_add_code(&mut self, value: &[u8]) -> Option<i32> {
         if self.bypass_batches_left > 0 {
             return self.add_value(value);
@@ -208,7 +208,7 @@ impl DictionarySpanBuilder {
         Some(code)
     }
 
-    /// Adds a value; its code.
+    /// Adds a value and returns its code.
     fn add_value(&mut self, value: &[u8]) -> Option<i32> {
         let code = i32::try_from(self.ends.len()).ok()?;
         self.bytes.extend_from_slice(value);
@@ -217,7 +217,7 @@ impl DictionarySpanBuilder {
         Some(code)
     }
 
-    /// The code of an empty value in quotes; none if there are no more codes.
+    /// Returns the code of an empty value in quotes; `None` if no code is left.
     fn find_or_add_quoted_empty(&mut self) -> Option<i32> {
         if self.bypass_batches_left > 0 {
             return self.add_value(b"");
@@ -230,7 +230,7 @@ impl DictionarySpanBuilder {
         Some(code)
     }
 
-    /// The code of what was not found where it stands; none of null.
+    /// Returns the code of a value that is not among the known short ones; `Ok(None)` for null.
     #[inline(never)]
     fn encode_carefully(
         &mut self,
@@ -264,7 +264,7 @@ impl DictionarySpanBuilder {
         }
     }
 
-    /// The array of all values.
+    /// Returns the array of all values.
     fn values_array(&mut self) -> ArrayRef {
         if let Some(values) = &self.cached_values {
             return Arc::clone(values);
@@ -285,7 +285,7 @@ impl DictionarySpanBuilder {
         values
     }
 
-    /// Ends a batch of so many rows.
+    /// Ends a batch of `row_count` rows.
     fn end_batch(&mut self, row_count: usize) {
         let new = self.ends.len() - self.values_at_batch_start;
         if self.bypass_batches_left > 0 {
@@ -312,7 +312,7 @@ impl DictionarySpanBuilder {
     }
 }
 
-/// Where a word is among others.
+/// Returns the index of a word in `words`.
 #[inline(always)]
 fn find_word(word: u128, words: &[u128], slots: &[u32], seeds: [u64; 2]) -> Option<usize> {
     let mut at = first_slot(word, slots.len(), seeds);
@@ -325,7 +325,7 @@ fn find_word(word: u128, words: &[u128], slots: &[u32], seeds: [u64; 2]) -> Opti
     }
 }
 
-/// Where a word is sought first among so many slots, a power of two.
+/// Returns the first slot to probe for a word; `slot_count` is a power of two.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // Halves of a word.
 fn first_slot(word: u128, slot_count: usize, seeds: [u64; 2]) -> usize {
@@ -334,7 +334,7 @@ fn first_slot(word: u128, slot_count: usize, seeds: [u64; 2]) -> usize {
     (product as u64 ^ (product >> 64) as u64) as usize & (slot_count - 1)
 }
 
-/// Where the value of a code is among the bytes.
+/// Returns the byte range of a code's value.
 fn value_range(ends: &[usize], place: u32) -> std::ops::Range<usize> {
     let place = place as usize;
     let start = if place == 0 { 0 } else { ends[place - 1] };
@@ -378,7 +378,7 @@ impl SpanArrayBuilder for DictionarySpanBuilder {
     }
 
     fn truncate(&mut self, len: usize) {
-        // Values that nothing refers to any more stay.
+        // Values without a key stay.
         self.keys.truncate(len);
         truncate_validity(&mut self.validity, len);
     }
@@ -397,8 +397,8 @@ impl SpanArrayBuilder for DictionarySpanBuilder {
         let keys = PrimitiveArray::<Int32Type>::new(keys, self.validity.finish());
         let values = self.values_array();
         self.end_batch(row_count);
-        // SAFETY: every key was given out for a value that has not been forgotten; those of nulls are
-        // 0 and not looked at, unless there is no value at all, in which case all are null.
+        // SAFETY: every key was returned for a value that still exists. The keys of nulls are
+        // 0 and never read, unless there is no value at all, in which case all rows are null.
         Arc::new(unsafe { DictionaryArray::new_unchecked(keys, values) })
     }
 }

@@ -1,13 +1,13 @@
-//! Numbers, dates and times from their usual spelling, a word at a time.
+//! Fast parsers for the usual spelling of numbers, dates and times, which read eight bytes at a time.
 //!
-//! Every function here takes what is written as nearly everybody writes it and answers `None`
-//! to everything else, mistakes included, which then goes to [`values`](crate::values): the
-//! one that decides what is a value of a type. Both agree wherever this one answers.
+//! Every function here parses the spelling that nearly everybody writes and returns `None` for
+//! everything else, mistakes included. The caller then asks [`value_parsing`](crate::value_parsing), which
+//! decides whether a text is a value of a type. Both agree wherever these functions return a value.
 //!
 //! - Up to eight digits are one load, one check and three multiplications (Lemire, "Quickly
 //!   parsing eight digits", 2018; Mula, "SIMD-ized conversion of ASCII to integers").
-//! - A decimal fraction of up to eight characters is the same once its point is taken out and what
-//!   is before it is moved up by one.
+//! - A decimal fraction of up to eight characters works the same way once its point is removed and the digits
+//!   before the point are moved up by one.
 //! - A decimal fraction whose digits fit in 53 bits and whose power of ten is at most 10^22 is
 //!   one exact division of two exact floats, so correctly rounded (Clinger, "How to Read
 //!   Floating Point Numbers Accurately", PLDI 1990).
@@ -17,15 +17,15 @@
 
 const ASCII_ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// Eight bytes at `at`, which must be there.
+/// Returns the eight bytes at `at`, or `None` near the end of the text.
 #[inline(always)]
 fn load_word(text: &[u8], at: usize) -> Option<u64> {
     let bytes = text.get(at..at + 8)?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// The microseconds after midnight of a time of day by the rule of [`canonical`](crate::canonical): `12:30:00` or
-/// `12:30:00.5`, with up to six digits behind the point.
+/// Parses a time of day by the rule of [`canonical_spelling`](crate::canonical_spelling) into microseconds
+/// after midnight: `12:30:00` or `12:30:00.5`, with up to six digits after the point.
 #[inline]
 pub(crate) fn parse_canonical_time(text: &[u8], at: usize, len: usize) -> Option<i64> {
     let value = text.get(at..at + len)?;
@@ -55,7 +55,7 @@ pub(crate) fn parse_canonical_time(text: &[u8], at: usize, len: usize) -> Option
     Some(seconds * 1_000_000 + micros)
 }
 
-/// Whether all eight bytes are digits.
+/// Returns whether all eight bytes are digits.
 #[inline(always)]
 fn is_all_digits(word: u64) -> bool {
     const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
@@ -64,7 +64,7 @@ fn is_all_digits(word: u64) -> bool {
         == 0x3333_3333_3333_3333
 }
 
-/// The number that eight digits write, the first byte being the most significant.
+/// Returns the number that eight digits write, the first byte being the most significant.
 #[inline(always)]
 fn parse_eight_digits(word: u64) -> u64 {
     let word = (word & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(2561) >> 8;
@@ -72,8 +72,8 @@ fn parse_eight_digits(word: u64) -> u64 {
     (word & 0x0000_ffff_0000_ffff).wrapping_mul(42_949_672_960_001) >> 32
 }
 
-/// The number that 1 to 16 digits from `at` on write. Needs eight readable bytes behind each
-/// start, or answers `None`.
+/// Parses 1 to 16 digits from `at` on. Needs eight readable bytes after each
+/// start, or returns `None`.
 #[inline(always)]
 pub(crate) fn parse_digits(text: &[u8], at: usize, count: usize) -> Option<u64> {
     if count.wrapping_sub(1) < 8 {
@@ -92,7 +92,7 @@ pub(crate) fn parse_digits(text: &[u8], at: usize, count: usize) -> Option<u64> 
     None
 }
 
-/// A signed integer of up to 16 digits.
+/// Parses a signed integer of up to 16 digits.
 #[inline(always)]
 pub(crate) fn parse_int(text: &[u8], at: usize, len: usize) -> Option<i64> {
     let negative = *text.get(at)? == b'-';
@@ -101,7 +101,7 @@ pub(crate) fn parse_int(text: &[u8], at: usize, len: usize) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
-/// A [`canonical`](crate::canonical) signed integer of up to 16 digits.
+/// Parses a [canonical](crate::canonical_spelling) signed integer of up to 16 digits.
 #[inline(always)]
 pub(crate) fn parse_canonical_int(text: &[u8], at: usize, len: usize) -> Option<i64> {
     let first = *text.get(at + usize::from(*text.get(at)? == b'-'))?;
@@ -116,7 +116,7 @@ const POWERS_OF_TEN: [f64; 23] = [
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// A float in plain notation: `-12.5`, `3`.
+/// Parses a float in plain notation: `-12.5`, `3`.
 #[inline(always)]
 pub(crate) fn parse_float(text: &[u8], at: usize, len: usize) -> Option<f64> {
     let negative = *text.get(at)? == b'-';
@@ -129,7 +129,7 @@ pub(crate) fn parse_float(text: &[u8], at: usize, len: usize) -> Option<f64> {
     Some(if negative { -value } else { value })
 }
 
-/// A [`canonical`](crate::canonical) float in plain notation.
+/// Parses a [canonical](crate::canonical_spelling) float in plain notation.
 #[inline(always)]
 pub(crate) fn parse_canonical_float(text: &[u8], at: usize, len: usize) -> Option<f64> {
     let skip = usize::from(*text.get(at)? == b'-');
@@ -142,7 +142,7 @@ pub(crate) fn parse_canonical_float(text: &[u8], at: usize, len: usize) -> Optio
     parse_float(text, at, len)
 }
 
-/// Up to eight digits, which may have a point among them.
+/// Parses up to eight digits, possibly with a point among them.
 #[inline(always)]
 fn parse_short_float(text: &[u8], at: usize, len: usize) -> Option<f64> {
     const POINTS: u64 = 0x2e2e_2e2e_2e2e_2e2e;
@@ -152,15 +152,15 @@ fn parse_short_float(text: &[u8], at: usize, len: usize) -> Option<f64> {
     }
     let first = 8 * (8 - len as u32);
     let word = (load_word(text, at)? << first) | (ASCII_ZEROS & !(u64::MAX << first));
-    // The top bit of each byte that is a point; a second one is no digit.
+    // The top bit of each byte that is a point. A second point is not a digit.
     let others = word ^ POINTS;
     let points = !(((others & LOW) + LOW) | others | LOW);
     let decimals = points.leading_zeros() / 8;
-    // A point first or last is left to the careful one.
+    // The careful parser handles a leading or trailing point.
     if points != 0 && (decimals == 0 || decimals as usize == len - 1) {
         return None;
     }
-    // What is below a point, itself included; nothing if there is none.
+    // The bits from a point on, itself included; zero if there is no point.
     let below = u64::MAX.checked_shr(8 * decimals).unwrap_or(0);
     let word = (word & !below) | (((word << 8) | 0x30) & below);
     let divisor = POWERS_OF_TEN[(decimals & 7) as usize];
@@ -183,7 +183,7 @@ fn parse_long_float(bytes: &[u8]) -> Option<f64> {
             return None;
         }
     }
-    // As above.
+    // As above: the careful parser handles these.
     if point == 0 || point + 1 == bytes.len() || mantissa >> 53 != 0 {
         return None;
     }
@@ -197,7 +197,7 @@ pub(crate) fn parse_two_digits(a: u8, b: u8) -> Option<u32> {
     (a < 10 && b < 10).then(|| u32::from(a) * 10 + u32::from(b))
 }
 
-/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar; none if there is no
+/// Returns the days since 1970-01-01 of a date of the proleptic Gregorian calendar, or `None` if there is no
 /// such day.
 #[inline(always)]
 pub(crate) fn days_since_epoch(year: i32, month: u32, day: u32) -> Option<i32> {
@@ -218,7 +218,7 @@ pub(crate) fn days_since_epoch(year: i32, month: u32, day: u32) -> Option<i32> {
     Some(era * 146_097 + day_of_era - 719_468)
 }
 
-/// `YYYY-MM-DD` in days.
+/// Parses `YYYY-MM-DD` into days since 1970-01-01.
 #[inline(always)]
 pub(crate) fn parse_date(bytes: &[u8]) -> Option<i32> {
     let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = bytes else { return None };
@@ -226,7 +226,7 @@ pub(crate) fn parse_date(bytes: &[u8]) -> Option<i32> {
     days_since_epoch(year as i32, parse_two_digits(m1, m2)?, parse_two_digits(d1, d2)?)
 }
 
-/// `HH:MM:SS` in seconds.
+/// Parses `HH:MM:SS` into seconds.
 #[inline(always)]
 pub(crate) fn parse_time(bytes: &[u8]) -> Option<u32> {
     let &[h1, h2, b':', m1, m2, b':', s1, s2] = bytes else { return None };
@@ -235,7 +235,7 @@ pub(crate) fn parse_time(bytes: &[u8]) -> Option<u32> {
     (hour < 24 && minute < 60 && second < 60).then_some(hour * 3600 + minute * 60 + second)
 }
 
-/// A day that is likely to come again: text in order of time has few of them.
+/// Cache of the last parsed day: text in order of time has few different days.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DayCache {
     date_text: [u8; 10],
@@ -258,8 +258,8 @@ impl DayCache {
         Some(self.days)
     }
 
-    /// `YYYY-MM-DD HH:MM:SS[.fraction][Z]` with a space or a `T`: seconds, nanoseconds, and
-    /// whether it says UTC.
+    /// Parses `YYYY-MM-DD HH:MM:SS[.fraction][Z]` with a space or a `T` into seconds, nanoseconds, and true
+    /// if it ends with `Z`.
     #[inline(always)]
     pub(crate) fn parse_date_time(&mut self, bytes: &[u8]) -> Option<(i64, u32, bool)> {
         let (head, tail) = bytes.split_at_checked(19)?;
@@ -297,7 +297,7 @@ mod tests {
 
     use super::*;
 
-    /// Values stand within text, so that a word can be read past their end.
+    /// Surrounds a value with text, so that a word can be read past its end.
     fn padded(text: &str) -> Vec<u8> {
         format!("9{text}9999999999999999").into_bytes()
     }
@@ -347,7 +347,7 @@ mod tests {
                     let expected: f64 = text.parse().unwrap();
                     prop_assert_eq!(found.to_bits(), expected.to_bits(), "{}", text);
                 }
-                // At the end of a text, byte by byte.
+                // At the end of a text, the parser goes byte by byte.
                 let alone = parse_float(text.as_bytes(), 0, text.len());
                 prop_assert_eq!(found.map(f64::to_bits), alone.map(f64::to_bits), "{}", text);
             }

@@ -1,9 +1,9 @@
-//! Short values as the views of Arrow's arrays.
+//! Arrow views of values that are short enough to be stored inside the view.
 
-/// Bytes that lie in a view.
+/// Maximum length of a value that Arrow stores inside its view.
 pub(crate) const VIEW_INLINE_BYTES_MAX: usize = 12;
 
-/// The view of a short value that stands in a text: its length and bytes, the rest zeros.
+/// Returns the view of a short value of a text: its length and its bytes, padded with zeros.
 #[inline(always)]
 pub(crate) fn make_inline_view(text: &[u8], start: usize, len: usize) -> u128 {
     debug_assert!(len <= VIEW_INLINE_BYTES_MAX);

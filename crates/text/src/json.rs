@@ -1,43 +1,43 @@
-//! JSON lines: one object per line, of which the wanted keys become columns. How the records of other files are
-//! found is in [`sequence`].
+//! The decoder of JSON lines: one object per line, whose wanted keys become columns. [`record_sequence`]
+//! finds the records of other JSON files.
 //!
 //! As in simdjson (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", VLDB Journal
 //! 2019) a first stage finds all structural characters outside strings with SIMD, and a second
-//! one walks over their positions. It departs from it where only some keys are wanted, and
-//! where lines delimit records:
+//! one walks over their positions. It departs from simdjson because only some keys are wanted, and
+//! because lines delimit records:
 //!
 //! ```text
-//!   window of lines ── index ──► positions ─┬ alike ──► spans of the wanted values
-//!                        │ stage 1: SIMD      │  └ if not: walk ─┘
-//!                        │                    │ stage 2: two entries per member
-//!                        └── in doubt ────────┴──► read: byte by byte, says what is wrong
+//!   window of lines ── structural_index ──► positions ─┬ record_patterns ──► spans of the wanted values
+//!                        │ stage 1: SIMD                │  └ if not: index_walk ─┘
+//!                        │                              │ stage 2: two entries per member
+//!                        └── in doubt ──────────────────┴──► exact_reader: byte by byte, names the fault
 //! ```
 //!
-//! - The index has no quotes and no beginnings of values, so that a member of an object is two
-//!   entries, its colon and its comma. That there is one value between them, neither more nor
-//!   less, stage 1 knows from masks.
-//! - A record with the same keys as the one before has its members at the same places of the index,
-//!   and is taken without walking over them (see [`alike`]).
-//! - A key is known from its end, which lies before the colon: where it is the one that came
-//!   next in the records before, by one comparison (see [`order`]), and otherwise by looking it
-//!   up in a table of the wanted ones (as Mison does: Li et al., "Mison: A Fast JSON Parser for
+//! - The index omits quotes and the starts of values, so that a member of an object is two
+//!   entries, its colon and its comma. Masks of stage 1 prove that there is exactly one value
+//!   between them.
+//! - A record with the same keys as the one before has its members at the same places of the index.
+//!   The decoder reads it without walking over them (see [`record_patterns`]).
+//! - The decoder identifies a key from its end, which lies before the colon: if it is the key that came
+//!   next in earlier records, by one comparison (see [`key_order`]), and otherwise by a lookup
+//!   in a table of the wanted keys (as Mison does: Li et al., "Mison: A Fast JSON Parser for
 //!   Data Analytics", VLDB 2017).
-//! - What is not wanted is not looked at: of a nested value the brackets are matched, and its
-//!   colons and commas must be where they belong.
+//! - The decoder does not look into unwanted values: it matches the brackets of a nested value and checks
+//!   that its colons and commas are where they belong.
 //! - Each window begins and ends with a line. A raw line end within a string breaks its record
 //!   and no other.
 //!
 //! Measured on one core of a Zen 5 with AVX-512 (`bench/run.py text --only memory`), events of
 //! 950 bytes: 3 of 40 keys 4.2 GB/s, half of it stage 1; 3 keys two levels deep 2.8; all 40 keys
-//! 1.5. Before keys were guessed it was 2.7, 2.35 and 1.2.
+//! 1.5. Without predicted keys: 2.7, 2.35 and 1.2.
 //!
-//! What is accepted: the structure of RFC 8259 everywhere (brackets, separators, strings
-//! without control characters, UTF-8), and the grammar of literals, numbers and escapes in the
-//! values that are wanted; with [`Options::strict`](crate::Options) in all. Half of a surrogate
-//! pair stands for nothing and is refused like an escape that does not exist. Of a key that
-//! comes twice, the last value counts, also among the entries of a map.
+//! The decoder accepts the structure of RFC 8259 everywhere (brackets, separators, strings
+//! without control characters, UTF-8). It checks the grammar of literals, numbers and escapes in
+//! wanted values; with [`Options::checks_skipped_values`](crate::Options) in all values. It rejects half of a
+//! surrogate pair like an invalid escape. If a key comes twice, the last value counts, also among the entries
+//! of a map.
 //!
-//! Compared with serde_json, the depth of nesting is not limited for what is skipped.
+//! Unlike serde_json, it does not limit the nesting depth of skipped values.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -68,17 +68,18 @@ pub use record_sequence::{
 };
 pub(crate) use record_sequence::{first_record_length, is_blank_line, strip_separators};
 
-/// Decodes JSON lines.
+/// A decoder of JSON lines.
 ///
-/// Values are read as [`values`](crate::values) says. A number in quotes is taken for a number, unless the
-/// column's type is [`inferred`](crate::Options::inferred); and a number, a Boolean, an object or an array in a column of text for its text as it is written.
-/// A key that is missing is null, and so are the null strings. Of a struct only the given fields are read.
+/// [`value_parsing`](crate::value_parsing) defines how values are read. A number in quotes counts as a
+/// number, unless the column's type is [inferred](crate::Options::inferred_columns). A number, a Boolean, an
+/// object or an array in a text column becomes its JSON text. A missing key is null, and so are the null
+/// strings. Of a struct only the given fields are read.
 ///
 /// ```
 /// use std::sync::Arc;
 ///
 /// use arrow_schema::{DataType, Field};
-/// use tidemill_text::{Decode, Decoded, Options, json::JsonDecoder};
+/// use tidemill_text::{BlockDecoder, DecodedBlocks, Options, json::JsonDecoder};
 ///
 /// let part = Field::new("n", DataType::Int64, true);
 /// let wanted = vec![
@@ -86,24 +87,24 @@ pub(crate) use record_sequence::{first_record_length, is_blank_line, strip_separ
 ///     Arc::new(Field::new("t", DataType::Utf8View, true)),
 /// ];
 /// let mut decoder = JsonDecoder::new(wanted, &[], Options::default()).unwrap();
-/// let mut out = Decoded::default();
+/// let mut out = DecodedBlocks::default();
 /// decoder.decode(
 ///     b"{\"t\": \"x\", \"a\": {\"m\": [], \"n\": 1}}\n{\"a\": 2}\n{\"a\": null}\n",
 ///     &mut out,
 /// );
 /// assert_eq!(out.batches[0].num_rows(), 2);
-/// assert_eq!(out.bad[0].fault.to_string(), "expected an object, found a number `2`");
+/// assert_eq!(out.rejected[0].fault.to_string(), "expected an object, found a number `2`");
 /// ```
 pub struct JsonDecoder {
     decoder: FormatDecoder<JsonTokenizer>,
 }
 
 impl JsonDecoder {
-    /// A decoder of `columns`, each named as its key; `nulls` are strings that mean null.
+    /// Returns a decoder of `columns`, each named as its key; `nulls` are the strings that mean null.
     ///
     /// # Errors
-    /// The first column of a type that JSON cannot be read as, or that may not be null or has
-    /// a part that may not: any key can be missing. The keys of a map are never null.
+    /// The first column of a type that JSON cannot be read as, or that is not nullable or has
+    /// a part that is not: any key can be missing. The keys of a map are never null.
     pub fn new(
         columns: Vec<FieldRef>,
         nulls: &[String],
@@ -143,16 +144,16 @@ impl JsonDecoder {
 }
 
 impl JsonDecoder {
-    /// Takes several records in a line too, with separators of RFC 7464 before them and a comma behind each.
+    /// Accepts several records in a line too, with separators of RFC 7464 before them and a comma after each.
     ///
     /// ```
-    /// use tidemill_text::{Decode, Decoded, Options, json::JsonDecoder};
+    /// use tidemill_text::{BlockDecoder, DecodedBlocks, Options, json::JsonDecoder};
     ///
     /// let decoder = JsonDecoder::new(vec![], &[], Options::default()).unwrap();
     /// let mut decoder = decoder.with_joined_records();
-    /// let mut out = Decoded::default();
+    /// let mut out = DecodedBlocks::default();
     /// decoder.decode(b"{}{}\n\x1e{}\n{},\n{} {", &mut out);
-    /// assert_eq!((out.rows, out.bad[0].range.clone()), (5, 16..17));
+    /// assert_eq!((out.rows, out.rejected[0].range.clone()), (5, 16..17));
     /// ```
     #[must_use]
     pub fn with_joined_records(mut self) -> Self {
@@ -163,7 +164,7 @@ impl JsonDecoder {
 
 decodes!(JsonDecoder);
 
-/// Whether JSON can be read as this column, its scalars aside.
+/// Returns whether JSON can be read as this column, apart from its scalars.
 fn is_supported_column(field: &FieldRef) -> bool {
     field.is_nullable()
         && match field.data_type() {
@@ -182,7 +183,7 @@ fn is_supported_column(field: &FieldRef) -> bool {
         }
 }
 
-/// Whether a line is one object, by the whole grammar.
+/// Checks that a line is one object, by the whole grammar.
 pub(crate) fn check_object_line(line: &[u8]) -> Result<(), TextFault> {
     if let Some(fault) = TextFault::from_leading_nuls(line) {
         return Err(fault);
@@ -192,30 +193,30 @@ pub(crate) fn check_object_line(line: &[u8]) -> Result<(), TextFault> {
         .read_record(&mut object_plan::ObjectPlan::from_columns(&[], None), &mut [])
 }
 
-/// Splits records into members.
+/// The tokenizer of JSON lines.
 struct JsonTokenizer {
     record_plan: object_plan::ObjectPlan,
     checks_skipped_values: bool,
     /// True if a line may hold several records.
     has_joined_records: bool,
-    /// The keys that no column has.
+    /// Counts of the keys that no column has.
     key_tally: RefCell<KeyTally>,
-    /// The pattern of the last records.
+    /// Matcher for the pattern of recent records.
     pattern_matcher: record_patterns::PatternMatcher,
-    /// The index of the window, the characters there, and which of its bytes are backslashes.
+    /// Index of the window: positions of structural characters, the characters, and masks of backslashes.
     structural_positions: Vec<u32>,
     structural_bytes: Vec<u8>,
     backslash_masks: Vec<u64>,
     has_backslash: bool,
-    /// The lines that the index is of, and how much of it is used up.
+    /// Range of the indexed lines, and the number of index entries used.
     index_start: usize,
     index_end: usize,
     used_entries: usize,
-    /// Where the next window must begin for the rest of the index to be of use.
+    /// Start that the next window must have for the rest of the index to be valid.
     next_window_start: usize,
-    /// Text to look at in one go: more where records are long.
+    /// Number of bytes to index in one pass: more where records are long.
     window_bytes: usize,
-    /// Every window is irregular.
+    /// True to treat every window as irregular.
     #[cfg(test)]
     is_always_exact: bool,
 }
@@ -242,7 +243,7 @@ impl JsonTokenizer {
         }
     }
 
-    /// Makes the index of the lines from `at` on, as far as they are sound.
+    /// Builds the index of the lines from `at` on, as far as they are sound.
     fn build_index(&mut self, block: &[u8], at: usize) {
         let target = at.saturating_add(self.window_bytes).min(block.len());
         let end = if target == block.len() {
@@ -263,7 +264,7 @@ impl JsonTokenizer {
         kinds.clear();
         backslashes.clear();
         let seen = structural_index::index_structurals(block, at, end, index, kinds, backslashes);
-        // A line in which something is wrong is no longer part of it.
+        // The index ends before the line that contains a fault.
         let line_of = |place: usize| {
             memchr::memrchr(b'\n', &block[at..place]).map_or(at, |line| at + line + 1)
         };
@@ -290,7 +291,7 @@ impl JsonTokenizer {
 }
 
 impl JsonTokenizer {
-    /// The text of a record, and the number of bytes before it.
+    /// Returns the number of bytes before the text of a record, and the text.
     fn record_text<'a>(&self, record: &'a [u8]) -> (usize, &'a [u8]) {
         if self.has_joined_records {
             strip_separators(record)
@@ -374,7 +375,7 @@ impl Tokenizer for JsonTokenizer {
         if line == at {
             return TokenizedWindow::IrregularFirstRow;
         }
-        // Records that are still long leave room for more of them in the next window.
+        // Long records leave room for more of them in the next window.
         if rows < 16
             && rows < rows_max
             && place == self.structural_positions.len()
@@ -410,7 +411,7 @@ impl Tokenizer for JsonTokenizer {
         columns: &mut [ColumnDecoder],
         context: &DecodingContext,
     ) -> Result<(), TextFault> {
-        // The index goes on behind it.
+        // The index remains valid after the record.
         self.next_window_start = usize::MAX;
         if self.index_start <= record.start && record.end <= self.index_end {
             self.used_entries =
@@ -444,14 +445,14 @@ impl Tokenizer for JsonTokenizer {
         let (before, text) = self.record_text(record);
         let mut reader =
             exact_reader::ExactReader::with_sought_value(text, at.checked_sub(before)?);
-        // Its spans are forgotten by the caller.
+        // The caller discards the spans.
         reader.read_record(&mut self.record_plan, columns).ok()?;
         reader.found_path
     }
 }
 
-/// Appends what the inside of a JSON string stands for; false if an escape is malformed or
-/// stands for half of a surrogate pair.
+/// Appends the value of the inside of a JSON string. Returns false if an escape is malformed or
+/// is half of a surrogate pair.
 pub(crate) fn unescape_string(raw: &[u8], out: &mut Vec<u8>) -> bool {
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest) {

@@ -1,15 +1,15 @@
-//! Log text to Arrow columns, reading only what is asked for: CSV and TSV, JSON lines, access
-//! logs, syslog, logfmt and plain lines.
+//! Decoders from log text to Arrow columns that read only the requested columns: CSV and TSV, JSON
+//! lines, access logs, syslog, logfmt and plain lines.
 //!
-//! Every format has a decoder, which is told the columns, their types and simple predicates,
-//! and is then handed blocks of whole records ([`Decode`]). It finds the structure of the text
-//! with SIMD, skips what is not wanted without looking into it, and builds Arrow arrays from
-//! the rest. What is skipped is still known to be whole: its quotes, its nesting, its UTF-8.
-//! A record that is not is reported with the reason and its place, and decoding goes on with the next.
+//! Every format has a decoder. The caller configures it with columns, their types and simple predicates,
+//! and then hands it blocks of whole records ([`BlockDecoder`]). The decoder finds the structure of the text
+//! with SIMD, skips the unwanted parts without looking into them, and builds Arrow arrays from
+//! the rest. It still checks that the skipped parts are intact: their quotes, their nesting, their UTF-8.
+//! It reports a malformed record with reason and position, and goes on with the next record.
 //!
 //! ```text
-//!   bytes ── cut ──► blocks of whole records ── format ──► spans ── leaf ──► arrays
-//!            │ (splits, pieces from a socket)     │ simd              │ fast, values
+//!   bytes ── cut ──► blocks of whole records ── format ──► spans ── array builders ──► arrays
+//!            │ (splits, pieces from a socket)     │ simd              │ fast and careful parsing
 //! ```
 //!
 //! The crate does no input or output and knows nothing of files, queries or threads.
@@ -65,28 +65,28 @@ pub use text_fault::{RejectedTextRecord, TextFault, TextFaultKind, value_excerpt
 pub use type_mismatches::BlockColumnMismatches;
 pub use unknown_keys::{BlockUnknownKey, KnownKeys};
 
-/// How to decode, whatever the format.
+/// Options of all decoders.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Rows of a batch at most. Default: 8192. A batch is smaller where a block ends, and where there are more than 128
-    /// columns.
+    /// Maximum number of rows in a batch. Default: 8192. A batch is smaller where a block ends, and in a
+    /// decoder of more than 128 columns.
     pub batch_rows: usize,
-    /// What rows must satisfy; those that do not are dropped before they are built.
+    /// Conditions on rows. The decoder drops rows that fail before it builds them.
     pub predicates: Vec<Predicate>,
-    /// Whether a value that is not of its column's type is read as null, rather than having
-    /// its record refused. Such values are counted; those in rows that a predicate drops may be left out.
+    /// True to read a value that is not of its column's type as NULL; false to reject its record.
+    /// The decoder counts such values, but may leave out those in rows that a predicate drops.
     /// Default: false.
     pub mismatch_is_null: bool,
-    /// Positions of the columns whose types a sample showed. In delimited text and logfmt their
-    /// values must be [`canonical`], or a value is not of its column's type; in JSON, their numbers and
-    /// Booleans must not be strings, a BIGINT takes no `-0`, a DOUBLE no integer that it would round and no
-    /// number beyond its range, and a time of a zone must state its zone. Of other columns every spelling is read.
-    /// Default: none.
+    /// Positions of the columns whose types were inferred from a sample. In delimited text and logfmt their
+    /// values must be [`canonical_spelling`], or a value is not of its column's type. In JSON, their numbers
+    /// and Booleans must not be strings, a BIGINT takes no `-0`, a DOUBLE takes no integer that it would
+    /// round and no number beyond its range, and a time in a column with a zone must state its zone. Other
+    /// columns take every spelling. Default: none.
     pub inferred_columns: Vec<usize>,
-    /// The keys of all columns that the source has, where records have keys: others are counted.
-    /// Default: none, and nothing is counted.
+    /// The keys of all columns of the source, for formats whose records have keys. The decoder counts other
+    /// keys. Default: none; the decoder counts nothing.
     pub known_keys: Option<Arc<KnownKeys>>,
-    /// Whether the grammar of values that are not wanted is checked too. Default: false.
+    /// True to check the grammar of skipped values too. Default: false.
     pub checks_skipped_values: bool,
 }
 
@@ -103,7 +103,7 @@ impl Default for Options {
     }
 }
 
-/// Whether text can be read as a column of this type, nested ones included.
+/// Returns whether a decoder can read text as a column of this type, nested types included.
 #[must_use]
 pub fn is_readable_type(data_type: &arrow_schema::DataType) -> bool {
     use arrow_schema::DataType;

@@ -1,12 +1,12 @@
-//! Plain lines: one column, `line`, and what the formats of one record per line share.
+//! The decoder of plain lines with one column, `line`, and helpers that formats of one record per line share.
 //!
 //! Every `\n` ends a line, and a `\r` before it belongs to the line end. An empty line is a
-//! row, of an empty string; what follows the last `\n` is one too, unless it is nothing. No
-//! line is null. A line that begins with a NUL byte is refused, as a record of any format.
+//! row with an empty string. Text after the last `\n` is a line too, unless it is empty. No
+//! line is null. The decoder rejects a line that begins with a NUL byte, as in any format.
 //!
-//! Lines are found by `memchr`, and a window is checked to be UTF-8 in one go, which both run
-//! at the speed of the first caches. Where only bytes are asked for (Binary or BinaryView),
-//! nothing is checked and no line can be refused.
+//! `memchr` finds lines, and one check validates a window's UTF-8; both run
+//! at the speed of the first caches. If only bytes are requested (Binary or BinaryView), the decoder
+//! checks nothing and rejects no line.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,39 +21,40 @@ use crate::text_fault::{TextFault, TextFaultKind};
 use crate::value_parsing::NullStrings;
 use crate::value_span::ValueSpan;
 
-/// The one column that lines have: `line`, Utf8View.
+/// Returns the one column of lines: `line`, Utf8View.
 ///
-/// A decoder can also be asked for it as another type that text can be read as, or as Binary
+/// A caller can also request it as another type that text can be read as, or as Binary
 /// or BinaryView, which hold any bytes.
 #[must_use]
 pub fn line_columns() -> Vec<FieldRef> {
     vec![Arc::new(Field::new("line", DataType::Utf8View, true))]
 }
 
-/// Decodes plain lines.
+/// A decoder of plain lines.
 ///
 /// ```
-/// use tidemill_text::{Decode, Decoded, Options, lines::{LinesDecoder, columns}};
+/// use tidemill_text::{BlockDecoder, DecodedBlocks, Options, lines::{LinesDecoder, line_columns}};
 ///
-/// let mut decoder = LinesDecoder::new(columns(), Options::default()).unwrap();
-/// let mut out = Decoded::default();
+/// let mut decoder = LinesDecoder::new(line_columns(), Options::default()).unwrap();
+/// let mut out = DecodedBlocks::default();
 /// decoder.decode(b"one\r\n\nthree \xff\nfour", &mut out);
 /// assert_eq!(out.batches[0].num_rows(), 3);
-/// assert_eq!(out.bad[0].fault.at, 6);
+/// assert_eq!(out.rejected[0].fault.offset, 6);
 /// ```
 pub struct LinesDecoder {
     decoder: FormatDecoder<LineTokenizer>,
 }
 
 impl LinesDecoder {
-    /// A decoder of `columns`, each of which is the line: normally one, none to count lines.
+    /// Returns a decoder of `columns`, each of which is the line: normally one column, or none to count
+    /// lines.
     ///
     /// # Errors
     /// The first column of a type that text cannot be read as.
     pub fn new(columns: Vec<FieldRef>, options: crate::Options) -> Result<Self, FieldRef> {
         let context = DecodingContext {
             nulls: NullStrings::default(),
-            // There are no escapes in lines.
+            // Lines have no escapes.
             unescape: Arc::new(|_, _| false),
             mismatch_is_null: options.mismatch_is_null,
             mismatches: Default::default(),
@@ -75,7 +76,7 @@ impl LinesDecoder {
 decodes!(LinesDecoder);
 
 struct LineTokenizer {
-    /// Whether lines have to be UTF-8.
+    /// True if lines must be UTF-8.
     requires_utf8: bool,
 }
 
@@ -146,14 +147,14 @@ impl Tokenizer for LineTokenizer {
     }
 }
 
-/// The line at `at`, with its line end; empty at the end of the block.
+/// Returns the line at `at`, with its line end; empty at the end of the block.
 #[inline]
 pub(crate) fn next_line_range(block: &[u8], at: usize) -> Range<usize> {
     let end = memchr::memchr(b'\n', &block[at..]).map_or(block.len(), |found| at + found + 1);
     at..end
 }
 
-/// The same of the next line that `is_blank` says has something in it.
+/// Returns the next line that is not blank by `is_blank`, with its line end.
 pub(crate) fn next_nonblank_line(
     block: &[u8],
     mut at: usize,
@@ -168,7 +169,7 @@ pub(crate) fn next_nonblank_line(
     }
 }
 
-/// A line without its line end.
+/// Returns a line without its line end.
 #[inline(always)]
 pub(crate) fn trim_line_end(block: &[u8], line: Range<usize>) -> Range<usize> {
     let Range { start, mut end } = line;
@@ -186,15 +187,15 @@ fn trimmed_line_span(block: &[u8], line: Range<usize>) -> ValueSpan {
     plain_span(trim_line_end(block, line))
 }
 
-/// Bytes of a block as they are.
+/// Returns the span of bytes without escapes.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
 pub(crate) fn plain_span(range: Range<usize>) -> ValueSpan {
     ValueSpan::new_plain(range.start as u32, range.end as u32)
 }
 
-/// Whether a record whose values the columns have just been given is UTF-8: the fault names
-/// the column whose value is not, if one was asked for.
+/// Checks that a record is UTF-8 after its values were added to the columns. The fault names
+/// the column whose value is not UTF-8, if that column is wanted.
 pub(crate) fn check_record_utf8(
     block: &[u8],
     record: Range<usize>,

@@ -1,41 +1,42 @@
-//! Logs whose lines the user describes: by Apache's `LogFormat`, by nginx's `log_format`, or by
-//! named patterns in grok's manner.
+//! The decoder of logs whose lines the user describes: by Apache's `LogFormat`, by nginx's `log_format`, or
+//! by named patterns in the style of grok.
 //!
 //! ```text
-//!   %h %l %u %t "%r" %>s %b %D            LogFormat, as it stands in httpd.conf
-//!   $remote_addr [$time_local] $status    log_format, as it stands in nginx.conf
+//!   %h %l %u %t "%r" %>s %b %D            LogFormat, as in httpd.conf
+//!   $remote_addr [$time_local] $status    log_format, as in nginx.conf
 //!   %{IP:ip} %{WORD:verb} %{INT:ms:int}   named patterns
 //! ```
 //!
 //! Sources: the Apache HTTP server's documentation of `mod_log_config`, `mod_logio` and "Log
 //! Files"; nginx's `ngx_http_log_module`, `ngx_http_core_module` and `ngx_http_upstream_module`; the
-//! manual of Logstash's grok filter. The patterns in [`grok`] are written from what their names mean.
+//! manual of Logstash's grok filter. The patterns in [`grok`] follow the meaning of their names.
 //!
 //! # Grammar
-//! A description is compiled once into **steps**: text that stands in every line, and fields between.
-//! A field ends where the text behind it begins for the first time, as a whole (of a time whose own
-//! spelling has it, behind that); where that begins with a quote and the field began with one, an
-//! escaped quote (`\"`) does not end it. The text behind the last field ends its line. So a user with spaces is whole in `%u [`, and a quote that
-//! nobody escaped does little harm. Two kinds of fields hold what is behind them: a host before its
-//! port (`%v:%p`) goes on to the last colon before the port's end, as an address of IPv6 has colons
-//! itself; and what nginx writes of several servers that were asked (`0.004, 0.001 : 0.002`) does not
-//! end at the spaces in it, nor does `X-Forwarded-For` (`10.0.0.1, 10.0.0.2`), nor a client (`%h`, `%a`, `$remote_addr`), in whose
-//! place servers behind proxies write such a list. A request that stands in no quotes before a space (`%r %>s`) has the
-//! spaces between its method, its path and its protocol. Two fields with nothing between are refused when the
-//! description is read: nothing would tell them apart.
+//! A description is compiled once into text that stands in every line, and **fields** between.
+//! A field ends at the first occurrence of the whole text after it (for a time whose own
+//! spelling contains that text, at a later one). If that text begins with a quote and the field began with
+//! one, an escaped quote (`\"`) does not end the field. The text after the last field ends its line. So a
+//! user with spaces is whole in `%u [`, and an unescaped quote does little harm. Some fields may contain the
+//! text after them. A host before its port (`%v:%p`) extends to the last colon before the port's end, since
+//! an IPv6 address contains colons. A value that nginx writes for several servers that were asked
+//! (`0.004, 0.001 : 0.002`) does not end at the spaces in it, nor does `X-Forwarded-For`
+//! (`10.0.0.1, 10.0.0.2`), nor a client (`%h`, `%a`, `$remote_addr`), in whose place servers behind proxies
+//! write such a list. A request without quotes before a space (`%r %>s`) contains the spaces between its
+//! method, its path and its protocol. The parser refuses a description with two adjacent fields: nothing
+//! would separate them.
 //!
-//! A blank line is no record, `-` is null in every column but Apache's `%X` and the texts of named
-//! patterns, where it is a value, and so is an empty value in a column that is not text. `\"`, `\\`,
-//! `\n`, `\xhh` … are undone as in [`access_log`](crate::access_log), in a
-//! `log_format … escape=json` as in JSON, in one of `escape=none` and in patterns not at all.
+//! A blank line is no record. `-` is null in every column except Apache's `%X` and the texts of named
+//! patterns, where it is a value. An empty value in a column that is not text is null. `\"`, `\\`,
+//! `\n`, `\xhh` … are resolved as in [`access_log`](crate::access_log), in a
+//! `log_format … escape=json` as in JSON, and not at all in one with `escape=none` and in patterns.
 //!
-//! Columns have the names that [`access_log`](crate::access_log) has for them, `request_time` is in
-//! seconds whoever wrote it, and a name that is taken gets a number: `ip_2`.
+//! Columns have the same names as in [`access_log`](crate::access_log), `request_time` is in
+//! seconds whoever wrote it, and a repeated name gets a number: `ip_2`.
 //!
-//! # How
-//! Per line, the end of each field is one `memchr` for the first byte of the text behind it, and
-//! spans are written down for the fields that are wanted alone. Patterns are compiled to a regular
-//! expression, which [`backtrack`] matches by runs of bytes.
+//! # Method
+//! In each line, one `memchr` for the first byte of the text after a field finds the field's end, and the
+//! tokenizer records spans only for wanted fields. Patterns are compiled to a regular
+//! expression, which [`backtracking_matcher`] matches by runs of bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ pub mod grok;
 mod nginx;
 mod strftime_times;
 
-/// Descriptions that have names, and what they are.
+/// Names of common formats, and their descriptions.
 pub const NAMED_FORMATS: [(&str, &str); 6] = [
     ("common", r#"%h %l %u %t "%r" %>s %b"#),
     ("combined", r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#),
@@ -76,15 +77,15 @@ pub const NAMED_FORMATS: [(&str, &str); 6] = [
 /// The column of the client.
 const CLIENT_COLUMN: &str = "ip";
 
-/// The longest description.
+/// Maximum length of a description.
 const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
 
-/// Why a description is not understood.
+/// The reason why a description is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogFormatError {
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to write instead.
+    /// A hint at a valid description.
     pub hint: String,
 }
 
@@ -102,7 +103,7 @@ impl std::fmt::Display for LogFormatError {
 
 impl std::error::Error for LogFormatError {}
 
-/// What the lines of a log look like.
+/// The format of a log's lines.
 #[derive(Debug, Clone)]
 pub struct LogFormat {
     columns: Vec<LogColumn>,
@@ -110,54 +111,54 @@ pub struct LogFormat {
     escapes: EscapeStyle,
 }
 
-/// A column, and what it is made of.
+/// A column and its source.
 #[derive(Debug, Clone)]
 struct LogColumn {
     field: FieldRef,
-    /// Which field of the line.
+    /// Index of the field in the line.
     line_field: usize,
     part: FieldPart,
     reading: ValueReading,
-    /// Of a time, how it is written, in the words of `strftime`.
+    /// Pattern of a time, in the directives of `strftime`.
     strftime_pattern: Option<String>,
 }
 
-/// What of a field a column is.
+/// The part of a field that a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FieldPart {
     WholeField,
-    /// Of a request: its method, path, protocol.
+    /// Method, path or protocol of a request.
     RequestPart(usize),
 }
 
-/// How a field's text becomes a value.
+/// The way in which a field's text becomes a value.
 #[derive(Debug, Clone, PartialEq)]
 enum ValueReading {
-    /// As everywhere.
+    /// The common parsers of the column's type.
     PlainValue,
-    /// `10/Oct/2000:13:55:36 -0700`.
+    /// A time of the Common Log Format: `10/Oct/2000:13:55:36 -0700`.
     ClfTime,
-    /// A time that is written in another way.
+    /// A time with another pattern.
     PatternTime(StrftimeFormat),
-    /// `2000-10-10 13:55:36,250`: without a zone it is UTC.
+    /// A time such as `2000-10-10 13:55:36,250`; without a zone it is UTC.
     IsoTime,
-    /// Seconds, or those of several servers that were asked one after the other, which are summed.
+    /// Seconds, or the sum of the seconds of several servers that were asked one after the other.
     Seconds,
     /// Text in which `-` is a value.
     VerbatimText,
 }
 
-/// How values are escaped.
+/// The escapes in values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EscapeStyle {
-    /// As web servers do.
+    /// Escapes of web servers.
     WebServer,
-    /// As in strings of JSON.
+    /// Escapes of JSON strings.
     Json,
     NoEscapes,
 }
 
-/// How fields are found.
+/// The method of finding fields.
 #[derive(Debug, Clone)]
 enum LineMatcher {
     Delimited(DelimitedFields),
@@ -165,7 +166,7 @@ enum LineMatcher {
     NamedPatterns(grok::GrokPattern),
 }
 
-/// What stands in a line, from its start to its end.
+/// The fields of a line with the text around them.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct DelimitedFields {
     /// The text before the first field.
@@ -173,33 +174,34 @@ struct DelimitedFields {
     delimited_fields: Vec<DelimitedField>,
 }
 
-/// A field, and the text behind it.
+/// A field and the text after it.
 #[derive(Debug, Clone, PartialEq)]
 struct DelimitedField {
-    /// What messages call it.
+    /// Name of the field in messages.
     column_name: Arc<str>,
-    /// The text behind it; empty, it goes on to the end of the line.
+    /// The text after it; if empty, the field extends to the end of the line.
     end_text: Vec<u8>,
-    /// Whether it stands in quotes.
+    /// True if it stands in quotes.
     is_quoted: bool,
-    /// What it may hold of the text behind it.
+    /// Delimiters that the field may contain.
     tolerance: DelimiterTolerance,
 }
 
-/// What a field may hold of the text behind it, which would end another one.
+/// Occurrences of the text after a field that the field may contain, although that text would end another
+/// field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum DelimiterTolerance {
     #[default]
     NoDelimiters,
-    /// Colons: it is a host, and behind its last one is a port.
+    /// Colons: the field is a host, and a port follows its last colon.
     HostColons,
-    /// What separates the items of a list: `, ` and ` : `.
+    /// Separators of list items: `, ` and ` : `.
     ListSeparators,
     /// Spaces beside commas, as in a list of clients.
     ClientListSpaces,
-    /// The spaces of a request: it stands in no quotes.
+    /// Spaces of a request without quotes.
     RequestSpaces,
-    /// A time that is written with what is behind it in it, so many times.
+    /// A time whose pattern contains the text after it this many times.
     TimeDelimiters(usize),
 }
 
@@ -210,35 +212,35 @@ enum FormatToken {
     Field { name: String, kind: LogFieldKind, written: String },
 }
 
-/// What a field is.
+/// The kind of a field.
 #[derive(Debug, Clone, PartialEq)]
 enum LogFieldKind {
     Text,
     /// Text in which `-` is a value.
     VerbatimText,
-    /// A status.
+    /// A response status.
     Status,
-    /// A port.
+    /// A port number.
     Port,
     Int,
     Float,
     Seconds,
-    /// `GET /a HTTP/1.1`.
+    /// A request: `GET /a HTTP/1.1`.
     Request,
-    /// The time as the Common Log Format has it.
+    /// A time of the Common Log Format.
     ClfTime,
-    /// A time in the words of `strftime`.
+    /// A time with a `strftime` pattern.
     PatternTime(String),
-    /// A timestamp as everywhere, or without a zone, or with a comma before its fraction, as Java's and Python's logs
-    /// have it.
+    /// A timestamp in the common spelling, or without a zone, or with a comma before its fraction, as in
+    /// Java's and Python's logs.
     IsoTime,
 }
 
 impl LogFormat {
-    /// Reads a description, as it stands in a server's configuration or by its nickname.
+    /// Parses a description, as it stands in a server's configuration, or the name of a common one.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the description.
     pub fn new(description: &str) -> Result<Self, LogFormatError> {
         let text = description.trim();
         if text.len() > DESCRIPTION_BYTES_MAX {
@@ -279,13 +281,13 @@ impl LogFormat {
         Self::from_tokens(nginx::parse_tokens(text)?, escapes)
     }
 
-    /// Of fields and the text between them.
+    /// Builds a format from fields and the text between them.
     fn from_tokens(tokens: Vec<FormatToken>, escapes: EscapeStyle) -> Result<Self, LogFormatError> {
         let mut names = UniqueColumnNames::default();
         let (mut columns, mut steps) = (Vec::new(), DelimitedFields::default());
-        // Of each field, what stands between the numbers of its time.
+        // For each field, the literal characters of its time pattern.
         let mut written_times: Vec<String> = Vec::new();
-        // Of a description that lies, the field before.
+        // The source text of the preceding field, if nothing stands after it yet.
         let mut before: Option<String> = None;
         for token in tokens {
             match token {
@@ -356,14 +358,14 @@ impl LogFormat {
         Ok(Self { columns, matcher: LineMatcher::Delimited(steps), escapes })
     }
 
-    /// The columns, in the order of their positions; all may be null.
+    /// Returns the columns in the order of their positions; all may be null.
     #[must_use]
     pub fn columns(&self) -> Vec<FieldRef> {
         self.columns.iter().map(|column| column.field.clone()).collect()
     }
 
-    /// How a column of times is written, in the words of `strftime`; none for any other, and where
-    /// there is no word for it.
+    /// Returns the `strftime` pattern of a time column; `None` for any other column, and for times that
+    /// `strftime` cannot express.
     #[must_use]
     pub fn strftime_pattern(&self, column: &str) -> Option<&str> {
         self.columns.iter().find(|own| own.field.name() == column)?.strftime_pattern.as_deref()
@@ -371,7 +373,7 @@ impl LogFormat {
 }
 
 impl DelimitedFields {
-    /// Finds out which fields stand in quotes.
+    /// Marks the fields that stand in quotes.
     fn mark_quoted_fields(&mut self) {
         let mut before = self.leading_text.last().copied();
         for step in &mut self.delimited_fields {
@@ -380,7 +382,7 @@ impl DelimitedFields {
         }
     }
 
-    /// Finds the fields of a line, which stands at `line` in the block.
+    /// Finds the fields of a line, whose range in the block is `line`.
     #[inline]
     fn find_fields(
         &self,
@@ -420,7 +422,7 @@ impl DelimitedFields {
             take(place, at..end);
             at = end + step.end_text.len();
         }
-        // Without a field, all is in the text before the first.
+        // A description without a field has all its text in `leading_text`.
         if at < text.len() {
             return Err(TextFault::new(at - line.start, TextFaultKind::TrailingBytes));
         }
@@ -429,7 +431,7 @@ impl DelimitedFields {
 }
 
 impl DelimitedField {
-    /// Where the last field of a line ends that begins at `start`.
+    /// Returns the end of the last field of a line, which begins at `start`.
     #[inline(always)]
     fn end_at_line_end(&self, text: &[u8], start: usize) -> Option<usize> {
         let end = text.len().checked_sub(self.end_text.len()).filter(|end| *end >= start)?;
@@ -437,7 +439,7 @@ impl DelimitedField {
             .then_some(end)
     }
 
-    /// Where the field that begins at `start` ends.
+    /// Returns the end of the field that begins at `start`.
     #[inline(always)]
     fn find_end(&self, text: &[u8], start: usize) -> Option<usize> {
         let Some((&first, rest)) = self.end_text.split_first() else { return Some(text.len()) };
@@ -483,8 +485,8 @@ impl DelimitedField {
     }
 }
 
-/// Where the next item of a list begins, if what stands at `at` separates it from one before:
-/// `0.004, 0.001`, or ` : ` between what two groups of servers took.
+/// Returns the start of the next list item, if the text at `at` separates it from the one before:
+/// `0.004, 0.001`, or ` : ` between the times of two groups of servers.
 fn next_list_item(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<usize> {
     if text[at..].starts_with(b", ") && !until.starts_with(b", ") {
         return Some(at + 2);
@@ -495,7 +497,8 @@ fn next_list_item(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<
     next_client(text, start, at, until)
 }
 
-/// Returns where a list goes on behind a space at `at` that stands beside a comma and would end a field: `10.0.0.1, 10.0.0.2`.
+/// Returns where a list continues after a space at `at` that stands beside a comma and would end a field:
+/// `10.0.0.1, 10.0.0.2`.
 fn next_client(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<usize> {
     if text[at] != b' ' || until.first() != Some(&b' ') {
         return None;
@@ -505,8 +508,8 @@ fn next_client(text: &[u8], start: usize, at: usize, until: &[u8]) -> Option<usi
     (is_behind_comma || is_before_comma).then_some(at + 1)
 }
 
-/// Returns where a request ends that begins at `start` and stands in no quotes: behind its path, or behind the protocol
-/// that follows. None if no method and a space begin it.
+/// Returns the end of a request without quotes that begins at `start`: after its path, or after the protocol
+/// that follows. Returns `None` if it does not begin with a method and a space.
 fn find_request_end(text: &[u8], start: usize) -> Option<usize> {
     let word_end = |from: usize| Some(from + memchr::memchr(b' ', text.get(from..)?)?);
     let method_end = word_end(start)?;
@@ -522,12 +525,12 @@ fn find_request_end(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// Text of a description, as a message shows it.
+/// Returns the text of a description as messages show it.
 fn excerpt_bytes(text: &[u8]) -> String {
     crate::value_excerpt(&String::from_utf8_lossy(text))
 }
 
-/// Whether an odd number of backslashes stand before a byte, not counting those before `start`.
+/// Returns whether an odd number of backslashes precede a byte, not counting those before `start`.
 #[inline]
 fn is_escaped_at(text: &[u8], start: usize, at: usize) -> bool {
     let before = &text[start..at];
@@ -535,7 +538,7 @@ fn is_escaped_at(text: &[u8], start: usize, at: usize) -> bool {
     (before.len() - others) % 2 == 1
 }
 
-/// Whether a description is Apache's: it has a directive of its.
+/// Returns whether a description has one of Apache's directives.
 fn has_apache_directive(text: &str) -> bool {
     let mut rest = text;
     while let Some(at) = rest.find('%') {
@@ -548,12 +551,12 @@ fn has_apache_directive(text: &str) -> bool {
     false
 }
 
-/// A description without the quotes that it stands in in the configuration, and without their
-/// escapes; nginx has several strings one behind the other, in single quotes mostly. Several in
+/// Returns a description without the quotes and escapes of its configuration file. nginx has several strings
+/// one after the other, mostly in single quotes. Several in
 /// double quotes may be fields.
 fn unquote_description(text: &str) -> String {
     match parse_quoted_strings(text) {
-        // A field alone stands in quotes in the log: a configuration has no reason to quote it.
+        // A lone field stands in quotes in the log: a configuration has no reason to quote it.
         Some(whole) if text.starts_with('"') && whole.len() == 1 && is_single_field(&whole[0]) => {
             text.to_owned()
         }
@@ -562,7 +565,7 @@ fn unquote_description(text: &str) -> String {
     }
 }
 
-/// Whether a description is one field, and nothing besides.
+/// Returns whether a description is exactly one field.
 fn is_single_field(text: &str) -> bool {
     let tokens = match has_apache_directive(text) {
         true => apache::parse_tokens(text),
@@ -571,14 +574,14 @@ fn is_single_field(text: &str) -> bool {
     matches!(tokens.as_deref(), Ok([FormatToken::Field { .. }]))
 }
 
-/// The strings of a text that is nothing but such.
+/// Parses a text that consists of quoted strings only.
 fn parse_quoted_strings(text: &str) -> Option<Vec<String>> {
     let mut found = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
         let (string, behind) = parse_quoted_string(rest)?;
         found.push(string);
-        // Behind a string stands a space, or the next one.
+        // A space or the end must follow a string.
         let next = behind.trim_start();
         if next.len() == behind.len() && !next.is_empty() {
             return None;
@@ -588,7 +591,7 @@ fn parse_quoted_strings(text: &str) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// The string in quotes that a text begins with, and what is behind it.
+/// Parses the quoted string that a text begins with; returns it and the rest of the text.
 fn parse_quoted_string(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let mut escaped = false;
@@ -601,7 +604,7 @@ fn parse_quoted_string(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Undoes the escapes of a configuration file.
+/// Resolves the escapes of a configuration file.
 fn unescape_config(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -620,13 +623,13 @@ fn unescape_config(text: &str) -> String {
     out
 }
 
-/// A column for a word of a configuration: `X-Request-Id` is `x_request_id`.
+/// Returns the column name for a word of a configuration: `X-Request-Id` becomes `x_request_id`.
 fn to_column_name(word: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     word.chars().map(plain).collect()
 }
 
-/// The column of a request's header.
+/// Returns the column name for a request's header.
 fn header_column_name(name: &str) -> String {
     match to_column_name(name).as_str() {
         "referer" => "referrer".into(),
@@ -634,7 +637,7 @@ fn header_column_name(name: &str) -> String {
     }
 }
 
-/// Names that are there, each once.
+/// The column names so far, each of which is unique.
 #[derive(Debug, Default)]
 struct UniqueColumnNames(std::collections::HashSet<String>);
 
@@ -649,7 +652,7 @@ impl UniqueColumnNames {
         found
     }
 
-    /// The columns that a field is.
+    /// Adds the columns of a field.
     fn add_columns(
         &mut self,
         columns: &mut Vec<LogColumn>,
@@ -685,7 +688,7 @@ impl UniqueColumnNames {
             LogFieldKind::IsoTime => (instant(), ValueReading::IsoTime),
             LogFieldKind::PatternTime(pattern) => match StrftimeFormat::new(pattern) {
                 Some(format) => (instant(), ValueReading::PatternTime(format)),
-                // No point in time: a clock without a date, say.
+                // The pattern gives no instant, for example a clock without a date.
                 None => (DataType::Utf8View, ValueReading::PlainValue),
             },
         };
@@ -709,18 +712,18 @@ impl UniqueColumnNames {
 
 // --------------------------------------------------------------------------------- decoding
 
-/// Decodes a log whose lines a [`LogFormat`] describes.
+/// A decoder of a log whose lines a [`LogFormat`] describes.
 ///
 /// ```
 /// use arrow_array::{cast::AsArray, types::Float64Type};
 /// use tidemill_text::log_format::{LogFormat, LogFormatDecoder};
-/// use tidemill_text::{Decode, Decoded, Options};
+/// use tidemill_text::{BlockDecoder, DecodedBlocks, Options};
 ///
 /// let format = LogFormat::new(r#"$host $remote_addr "$request" $request_time"#).unwrap();
 /// let all = format.columns();
 /// let wanted = [(0, all[0].clone()), (5, all[5].clone())].to_vec();
 /// let mut decoder = LogFormatDecoder::new(&format, wanted, Options::default()).unwrap();
-/// let mut out = Decoded::default();
+/// let mut out = DecodedBlocks::default();
 /// decoder.decode(b"a.example 10.0.0.1 \"GET / HTTP/1.1\" 0.025\n", &mut out);
 /// let batch = &out.batches[0];
 /// assert_eq!(batch.column(0).as_string_view().value(0), "a.example");
@@ -731,8 +734,8 @@ pub struct LogFormatDecoder {
 }
 
 impl LogFormatDecoder {
-    /// A decoder of `columns`, each a position among the format's and what it becomes: what it is
-    /// there, or any type that text can be read as.
+    /// Returns a decoder of `columns`, each a position among the format's columns and the column that it
+    /// becomes: with the format's type, or any type that text can be read as.
     ///
     /// # Errors
     /// The first column of a type that its text cannot be read as.
@@ -745,7 +748,7 @@ impl LogFormatDecoder {
         options: crate::Options,
     ) -> Result<Self, FieldRef> {
         assert!(columns.iter().all(|(place, _)| *place < format.columns.len()), "no such column");
-        // Where `-` is a value in one column, those of the others are nulls before they get there.
+        // If `-` is a value in one column, the tokenizer turns it into null in the other ones.
         // In named patterns it is text like any other.
         let is_pattern = matches!(format.matcher, LineMatcher::NamedPatterns(_));
         let is_verbatim = |place: usize, field: &FieldRef| {
@@ -822,31 +825,31 @@ impl LogFormatDecoder {
 
 decodes!(LogFormatDecoder);
 
-/// What a column is made of.
+/// A wanted column and its source.
 #[derive(Debug, Clone, Copy)]
 struct WantedLogColumn {
-    /// Which field of the line; in [`Lines`], which of the wanted ones.
+    /// Index of the line's field; in [`LogFormatTokenizer`], its slot among the wanted fields.
     slot: usize,
     part: FieldPart,
     is_text: bool,
-    /// Whether `-` becomes null here, and not where values are built.
+    /// True if the tokenizer turns `-` into null, and not the array builder.
     reads_dash_as_null: bool,
 }
 
-/// Finds the fields of lines.
+/// The tokenizer of logs with a described format.
 struct LogFormatTokenizer {
     matcher: LineMatcher,
     has_escapes: bool,
-    /// Of each field of a line, which of the wanted ones it is.
+    /// Slot of each field of a line, if it is wanted.
     slot_by_field: Vec<Option<usize>>,
-    /// Wanted fields of a line.
+    /// Number of wanted fields in a line.
     slot_count: usize,
     wanted_columns: Vec<WantedLogColumn>,
-    /// The wanted fields that are requests.
+    /// Slots of the wanted fields that are requests.
     request_slots: Vec<usize>,
-    /// What was found of a window: `count` for each row.
+    /// Spans found in a window: `slot_count` for each row.
     found_spans: Vec<ValueSpan>,
-    /// The requests of a window, taken apart.
+    /// The parts of a window's requests.
     request_parts: Vec<[ValueSpan; 3]>,
 }
 
@@ -885,7 +888,7 @@ impl LogFormatTokenizer {
         }
     }
 
-    /// Writes down the wanted fields of a line.
+    /// Records the spans of the wanted fields of a line.
     #[inline]
     fn match_line(&mut self, block: &[u8], line: Range<usize>) -> Result<(), TextFault> {
         let base = self.found_spans.len();
@@ -906,7 +909,7 @@ impl LogFormatTokenizer {
         taken
     }
 
-    /// Gives the columns what was found in a stretch of the block.
+    /// Pushes the spans found in a stretch of the block to the columns.
     fn push_spans(&mut self, block: &[u8], of: Range<usize>, columns: &mut [ColumnDecoder]) {
         let escapes = self.has_escapes && memchr::memchr(b'\\', &block[of]).is_some();
         let rows = self.found_spans.chunks_exact(self.slot_count.max(1));
@@ -944,14 +947,14 @@ impl LogFormatTokenizer {
                 (FieldPart::WholeField, true) => {
                     spans.extend(rows.clone().map(|row| value(row[slot])))
                 }
-                // What is empty is no number.
+                // An empty text is null in a column that is not text.
                 (FieldPart::WholeField, false) => spans.extend(rows.clone().map(|row| {
                     let span = row[slot];
                     if span.len() == 0 { ValueSpan::NULL } else { value(span) }
                 })),
             }
             if wanted.reads_dash_as_null {
-                // The window's spans are all that there are.
+                // The columns hold only the window's spans.
                 for span in spans.iter_mut().filter(|span| !span.is_null()) {
                     if span.raw_bytes(block) == b"-" {
                         *span = ValueSpan::NULL;

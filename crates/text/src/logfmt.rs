@@ -1,4 +1,4 @@
-//! logfmt: lines of `key=value` pairs, as Heroku's routers and many Go programs write them.
+//! The decoder of logfmt: lines of `key=value` pairs, as Heroku's routers and many Go programs write them.
 //!
 //! ```text
 //!   at=info method=GET path="/a b?q=\"x\"" status=200 took=12.5 cached
@@ -6,26 +6,26 @@
 //! ```
 //!
 //! There is no standard. Sources: Brandur Leach, "logfmt" (2013); the Go packages
-//! `kr/logfmt` and `go-logfmt/logfmt`, whose encoder is what most writers use.
+//! `kr/logfmt` and `go-logfmt/logfmt`, whose encoder most writers use.
 //!
 //! # Grammar
-//! Pairs are separated by spaces and tabs, any number of them; a line of nothing else is no
-//! record. A key is what comes before `=` or the next separator and holds no quote. A key without
-//! `=` is `true`. A value that starts with `"` goes on to the next quote that is not escaped by
-//! `\` and ends there; its escapes are those of a JSON string, as go-logfmt writes them, or of a Go
+//! Spaces and tabs separate pairs, any number of them; a line with nothing else is no
+//! record. A key is the text before `=` or the next separator and contains no quote. A key without
+//! `=` is `true`. A value that starts with `"` extends to the next quote that is not escaped by
+//! `\` and ends there. Its escapes are those of a JSON string, as go-logfmt writes them, or of a Go
 //! string (`\x1b`, `\a`, `\U0001f600`), as loggers that use `strconv.Quote` write them. Any
-//! other value goes on to the next separator: unlike the Go packages, which refuse them, quotes
-//! and `=` within it are part of it (`url=/a?b=c`).
+//! other value extends to the next separator: quotes and `=` within it are part of it
+//! (`url=/a?b=c`), unlike in the Go packages, which refuse them.
 //!
-//! `key=` is null, `key=""` is an empty string, and a key that is not there is null. Of a key
-//! that comes twice, the last counts.
+//! `key=` is null, `key=""` is an empty string, and a missing key is null. If a key
+//! comes twice, the last value counts.
 //!
-//! # How
-//! As in [`csv`](crate::csv), one pass finds what separates, here spaces, tabs, `=` and line ends
-//! outside quotes, and writes the positions down. They are then walked once. As lines of one
-//! program have the same keys in the same order, the `k`-th key is compared with the `k`-th of the
-//! line before, in one word for up to eight bytes, and only looked up if it is another. A window
-//! with anything odd in it is read record by record.
+//! # Method
+//! As in [`csv`](crate::csv), one pass finds the separators, here spaces, tabs, `=` and line ends
+//! outside quotes, and writes their positions. A second pass walks over them once. As lines of one
+//! program have the same keys in the same order, it compares the `k`-th key with the `k`-th of the
+//! line before, in one word for up to eight bytes, and looks it up only if it differs. The decoder reads a
+//! window with anything odd in it record by record.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,19 +45,19 @@ use crate::unknown_keys::{KeyIndex, KeyTally, KnownKeys, ObjectScope};
 use crate::value_parsing::NullStrings;
 use crate::value_span::ValueSpan;
 
-/// Decodes logfmt.
+/// A decoder of logfmt.
 ///
 /// ```
 /// use std::sync::Arc;
 ///
 /// use arrow_array::{cast::AsArray, types::Int64Type};
 /// use arrow_schema::{DataType, Field};
-/// use tidemill_text::{Decode, Decoded, Options, logfmt::LogfmtDecoder};
+/// use tidemill_text::{BlockDecoder, DecodedBlocks, Options, logfmt::LogfmtDecoder};
 ///
 /// let field = |name, data_type| Arc::new(Field::new(name, data_type, true));
 /// let columns = vec![field("status", DataType::Int64), field("cached", DataType::Boolean)];
 /// let mut decoder = LogfmtDecoder::new(columns, Options::default()).unwrap();
-/// let mut out = Decoded::default();
+/// let mut out = DecodedBlocks::default();
 /// decoder.decode(b"path=\"/a b\" status=200 cached\nstatus=404\n", &mut out);
 /// let batch = &out.batches[0];
 /// assert_eq!(batch.column(0).as_primitive::<Int64Type>().values().to_vec(), [200, 404]);
@@ -68,7 +68,7 @@ pub struct LogfmtDecoder {
 }
 
 impl LogfmtDecoder {
-    /// A decoder of `columns`, whose names are keys.
+    /// Returns a decoder of `columns`, whose names are keys.
     ///
     /// # Errors
     /// The first column of a type that text cannot be read as.
@@ -96,7 +96,7 @@ impl LogfmtDecoder {
 
 decodes!(LogfmtDecoder);
 
-/// Appends what a quoted value stands for; of a bare key, which has no quotes, `true`.
+/// Appends the value of a quoted text; for a bare key, which has no quotes, `true`.
 pub(crate) fn unescape_value(raw: &[u8], out: &mut Vec<u8>) -> bool {
     match raw {
         [b'"', inner @ .., b'"'] => {
@@ -113,10 +113,10 @@ pub(crate) fn unescape_value(raw: &[u8], out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Appends what the inside of a Go string stands for, as `strconv.Quote` writes it.
+/// Appends the value of the inside of a Go string, as `strconv.Quote` writes it.
 ///
 /// # Errors
-/// Returns the place of the first malformed escape, or the end of `raw` if the bytes are not UTF-8.
+/// Returns the position of the first malformed escape, or the end of `raw` if the bytes are not UTF-8.
 fn unescape_go_string(raw: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
     let start = out.len();
     let mut rest = raw;
@@ -136,7 +136,7 @@ fn unescape_go_string(raw: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
             rest = tail;
             let code = std::str::from_utf8(code).ok().filter(|code| !code.starts_with('+'));
             let code = code.and_then(|code| u32::from_str_radix(code, 16).ok());
-            // A byte, or a character.
+            // The code is a byte or a character.
             match (escape, code, code.and_then(char::from_u32)) {
                 (b'x', Some(code), _) => out.extend(u8::try_from(code)),
                 (_, _, Some(character)) => {
@@ -163,7 +163,7 @@ fn unescape_go_string(raw: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
     Ok(())
 }
 
-/// Why a value in quotes stands for nothing, and where in it; none for one that stands for something.
+/// Returns position and reason of the first invalid escape in a value in quotes; `None` for a valid value.
 fn describe_escape_fault(value: &[u8]) -> Option<(usize, String)> {
     let [b'"', inner @ .., b'"'] = value else { return None };
     let mut out = Vec::new();
@@ -192,10 +192,10 @@ fn describe_escape_fault(value: &[u8]) -> Option<(usize, String)> {
 
 // ------------------------------------------------------------------------------------ keys
 
-/// A key that is likely to come, at its place in a record.
+/// The key that is expected at a position of a record.
 #[derive(Debug, Clone)]
 struct ExpectedLogfmtKey {
-    /// Its first eight bytes, and which of those there are.
+    /// Its first eight bytes, and the mask of the existing ones.
     word: u64,
     mask: u64,
     key: Vec<u8>,
@@ -205,30 +205,31 @@ struct ExpectedLogfmtKey {
 /// The use of a key's value.
 #[derive(Debug, Clone, Copy)]
 enum KeySlot {
-    /// It is wanted, as that of this number.
+    /// A wanted key, with its slot.
     Wanted(usize),
-    /// Another column has it.
+    /// A key of another column.
     NotWanted,
-    /// No column has it, which is counted.
+    /// A key that no column has, which the tally counts.
     Unknown(KeyIndex),
 }
 
-/// Places in a record for which a key is expected.
+/// Maximum number of positions in a record with an expected key.
 const EXPECTED_KEYS_MAX: usize = 256;
 
-/// The wanted keys.
+/// Lookup of the wanted keys.
 struct LogfmtKeys {
     slots_by_key: HashMap<Vec<u8>, usize>,
     expected_keys: Vec<ExpectedLogfmtKey>,
-    /// The generation of the tally's keys of which `expected` is.
+    /// Generation of the tally's key indices in `expected_keys`.
     key_generation: u64,
-    /// The keys of all columns, where others are counted.
+    /// The keys of all columns, if others are counted.
     known_keys: Option<Arc<KnownKeys>>,
     tally: KeyTally,
 }
 
 impl LogfmtKeys {
-    /// Forgets expected keys whose indices in the tally are no longer valid: to be called before each window and record.
+    /// Drops expected keys whose indices in the tally are no longer valid. Call it before each window and
+    /// record.
     fn drop_stale_keys(&mut self) {
         if self.key_generation != self.tally.generation() {
             self.key_generation = self.tally.generation();
@@ -236,7 +237,7 @@ impl LogfmtKeys {
         }
     }
 
-    /// The slot of the key that stands at `start..end` and is the `ordinal`-th of its record, if it is wanted.
+    /// Returns the slot of the key at `start..end`, the `ordinal`-th of its record, if it is wanted.
     #[inline(always)]
     fn wanted_slot(
         &mut self,
@@ -296,14 +297,14 @@ impl LogfmtKeys {
 
 // ----------------------------------------------------------------------------------- pairs
 
-/// A pair of a record: where its key is, and its value with its quotes, if it is not bare.
+/// A pair of a record: the range of its key, and of its value with its quotes, if the key is not bare.
 struct LogfmtPair {
     key: Range<usize>,
     value: Option<Range<usize>>,
 }
 
 impl LogfmtPair {
-    /// The first pair of a line from `at` on; none if there is only space.
+    /// Parses the first pair of a line from `at` on; `None` if only spaces are left.
     fn parse_next(line: &[u8], mut at: usize) -> Result<Option<LogfmtPair>, TextFault> {
         let fault = |at, reason: &str| {
             Err(TextFault::new(at, TextFaultKind::SyntaxError(reason.to_owned())))
@@ -354,7 +355,7 @@ impl LogfmtPair {
     }
 }
 
-/// The span of a value, which is quoted if it starts so.
+/// Returns the span of a value, which is quoted if it starts with a quote.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
 fn value_span(block: &[u8], start: usize, end: usize, escapes: bool) -> ValueSpan {
@@ -369,21 +370,21 @@ fn value_span(block: &[u8], start: usize, end: usize, escapes: bool) -> ValueSpa
     }
 }
 
-/// The span of a bare key.
+/// Returns the span of a bare key.
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
 fn bare_key_span(start: usize, end: usize) -> ValueSpan {
     ValueSpan::new_escaped(start as u32, end as u32)
 }
 
-/// Splits records into pairs.
+/// The tokenizer of logfmt.
 struct LogfmtTokenizer {
     keys: LogfmtKeys,
-    /// Which key each column is of.
+    /// Slot of the key of each column.
     column_slots: Vec<usize>,
-    /// Keys that are wanted.
+    /// Number of wanted keys.
     slot_count: usize,
     separators: SeparatorIndex,
-    /// What was found of a window: `count` for each row.
+    /// Spans found in a window: `slot_count` for each row.
     found_spans: Vec<ValueSpan>,
 }
 
@@ -410,14 +411,15 @@ impl LogfmtTokenizer {
         }
     }
 
-    /// Walks over the separators of so many rows; none if something is irregular, or the end.
+    /// Walks over the separators of `rows` rows and returns the end of the last one; `None` if something is
+    /// irregular.
     fn tokenize_rows(&mut self, block: &[u8], at: usize, rows: usize) -> Option<usize> {
         let (escapes, crs) =
             (self.separators.has_escapes(), self.separators.has_carriage_returns());
         let trim = |start: usize, end: usize| {
             end - usize::from(crs && end > start && block[end - 1] == b'\r')
         };
-        // The byte of a separator; the end of the block is one too.
+        // Returns the byte of a separator; the end of the block counts as a line end.
         let byte = |at: usize| block.get(at).copied().unwrap_or(b'\n');
         self.found_spans.clear();
         self.found_spans.resize(rows * self.slot_count, ValueSpan::NULL);
@@ -425,7 +427,7 @@ impl LogfmtTokenizer {
         let (mut start, mut base) = (at, 0);
         for _ in 0..rows {
             let mut ordinal = 0;
-            // The careful one says what is wrong with it.
+            // Exact decoding reports this fault.
             if byte(start) == 0 {
                 return None;
             }
@@ -438,7 +440,7 @@ impl LogfmtTokenizer {
                     }
                     end = separators.next()?;
                     while byte(end) == b'=' {
-                        // Were this quoted, it would not be by the grammar.
+                        // A quote here would have hidden separators, but the grammar gives it no meaning.
                         if byte(end + 1) == b'"' {
                             return None;
                         }
@@ -473,7 +475,7 @@ impl LogfmtTokenizer {
         Some(start.min(block.len()))
     }
 
-    /// Gives the columns what was found of so many rows.
+    /// Pushes the spans found in the window to the columns.
     fn push_spans(&self, columns: &mut [ColumnDecoder]) {
         for (column, &slot) in columns.iter_mut().zip(&self.column_slots) {
             if let ColumnNode::Leaf { spans, .. } = &mut column.node {
@@ -550,17 +552,17 @@ impl Tokenizer for LogfmtTokenizer {
 
 // ------------------------------------------------------------------------------- inference
 
-/// Keys that are kept apart; those that come up later become no columns.
+/// Maximum number of inferred keys; later ones become no columns.
 const INFERRED_KEYS_MAX: usize = 10_000;
 
-/// Columns as a sample shows them so far: one for each key, in the order of their first
+/// Columns inferred from the sample so far: one for each key, in the order of their first
 /// appearance.
 ///
 /// ```
-/// use tidemill_text::logfmt::Inference;
+/// use tidemill_text::logfmt::LogfmtInference;
 ///
-/// let mut inference = Inference::default();
-/// assert_eq!(inference.add(b"at=2013-01-01 n=1\nn=2.5 up\n"), 2);
+/// let mut inference = LogfmtInference::default();
+/// assert_eq!(inference.add_block(b"at=2013-01-01 n=1\nn=2.5 up\n"), 2);
 /// let fields = inference.fields();
 /// let types: Vec<_> = fields.iter().map(|f| format!("{} {}", f.name(), f.data_type())).collect();
 /// assert_eq!(types, ["at Date32", "n Float64", "up Boolean"]);
@@ -569,14 +571,14 @@ const INFERRED_KEYS_MAX: usize = 10_000;
 pub struct LogfmtInference {
     key_indices: HashMap<String, usize>,
     key_types: Vec<(String, InferredTextType)>,
-    /// How many keys were there when the sample was said to be all, and which had values.
+    /// For each key that existed when the types were fixed: true if it had values.
     settled_keys: Vec<bool>,
     first_fault: Option<TextFault>,
 }
 
 impl LogfmtInference {
-    /// Takes a block of whole records and returns how many it holds. What is not well formed is
-    /// left to the reading, which reports it.
+    /// Adds a block of whole records and returns their number. Ignores malformed
+    /// text, which the decoder reports.
     pub fn add_block(&mut self, block: &[u8]) -> u64 {
         let (mut records, mut value) = (0, Vec::new());
         for line in block.split(|byte| *byte == b'\n') {
@@ -618,21 +620,21 @@ impl LogfmtInference {
         records
     }
 
-    /// The fault of the first record that is not well formed.
+    /// Returns the fault of the first malformed record.
     #[must_use]
     pub fn first_fault(&self) -> Option<&TextFault> {
         self.first_fault.as_ref()
     }
 
-    /// Says that the sample so far is what types are taken from: what is
-    /// [widened](Self::widen) from now on only widens them.
+    /// Fixes the types of the sample so far: further samples
+    /// ([`widen`](Self::widen)) only widen them.
     pub fn settle_types(&mut self) {
         self.settled_keys =
             self.key_types.iter().map(|(_, kind)| kind.data_type().is_some()).collect();
     }
 
-    /// Takes what the beginning of another file shows: keys that are new here as they are there,
-    /// of the others wider numbers and times. What does not fit is left to the reading.
+    /// Adds the beginning of another file: new keys with their types,
+    /// and wider numbers and times for the others. The decoder reports values that do not fit.
     pub fn widen(&mut self, other: &Self) {
         for (key, kind) in &other.key_types {
             match self.find_or_add_key(key) {
@@ -645,7 +647,7 @@ impl LogfmtInference {
         }
     }
 
-    /// The keys that had a value.
+    /// Returns the keys that had a value.
     pub fn non_null_keys(&self) -> impl Iterator<Item = &str> {
         self.key_types
             .iter()
@@ -653,7 +655,7 @@ impl LogfmtInference {
             .map(|(key, _)| key.as_str())
     }
 
-    /// The place of a key, which may be new.
+    /// Returns the index of a key, and adds the key if it is new; `None` if there are too many keys.
     fn find_or_add_key(&mut self, key: &str) -> Option<usize> {
         if let Some(place) = self.key_indices.get(key) {
             return Some(*place);
@@ -667,7 +669,7 @@ impl LogfmtInference {
         Some(place)
     }
 
-    /// The columns; a key whose values are all null is text.
+    /// Returns the columns; a key whose values are all null is text.
     #[must_use]
     pub fn fields(&self) -> Vec<FieldRef> {
         let field = |(key, kind): &(String, InferredTextType)| {

@@ -1,12 +1,12 @@
-//! Predicates on text: rows that are dropped before their other columns are read.
+//! Predicates that drop rows of text before their other columns are parsed.
 //!
-//! A predicate is the conjunct of a `WHERE` that compares one column with constants. A row for
-//! which one is false, or unknown because the value is null, is dropped after its separators
-//! were found and before any of its values was parsed. What a dropped row's other columns hold
-//! is not looked at, so a value of the wrong type in them is no fault.
+//! A predicate is a conjunct of a `WHERE` clause that compares one column with constants. If one is false for
+//! a row, or unknown because the value is null, the filter drops the row after its separators
+//! were found and before any of its values is parsed. The decoder never looks at the other columns of a
+//! dropped row, so a value of the wrong type in them is no fault.
 //!
-//! A value that is not of the predicate's type keeps its row, which is then refused when the
-//! column is read, or has a null there if such values are null.
+//! A row whose value is not of the predicate's type passes. The decoder then rejects the row when it parses
+//! the column, or reads a null there if mismatches are null.
 
 use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::{DataType, FieldRef};
@@ -19,37 +19,38 @@ use crate::fast_value_parsing;
 use crate::value_parsing;
 use crate::value_span::ValueSpan;
 
-/// A comparison of a column with constants.
+/// A condition on one column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predicate {
-    /// The column's position among those that are read.
+    /// Position of the column among the requested columns.
     pub column: usize,
-    /// What must hold for a row to be kept.
+    /// The condition that a row's value must satisfy.
     pub condition: ValueCondition,
 }
 
-/// What must hold for a value.
+/// A condition on a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueCondition {
-    /// It compares so with the constant.
+    /// The value compares so with the constant.
     Comparison(ComparisonOperator, PredicateConstant),
-    /// It equals one of these.
+    /// The value equals one of the constants.
     InSet(ConstantSet),
-    /// It is null.
+    /// The value is null.
     IsNull,
-    /// It is not null.
+    /// The value is not null.
     IsNotNull,
 }
 
-/// The constants that a value may equal. Of many it is looked up, in a time that does not grow with them.
+/// The constants that a value may equal. A large set uses a hash lookup, whose time does not grow with its
+/// size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConstantSet {
     constants: Vec<PredicateConstant>,
     texts: HashSet<Box<[u8]>>,
     ints: HashSet<i64>,
-    /// The bits of floats that are [`settled`].
+    /// The bits of [normalized](normalize_float) floats.
     floats: HashSet<u64>,
-    /// Whether they are of one kind.
+    /// True if all constants are of one kind.
     has_single_kind: bool,
 }
 
@@ -76,10 +77,10 @@ impl From<Vec<PredicateConstant>> for ConstantSet {
 }
 
 impl ConstantSet {
-    /// So many are compared one by one.
+    /// Maximum size of a set whose constants are compared one by one.
     const LINEAR_SEARCH_MAX: usize = 8;
 
-    /// Whether a value is among them; also if it is not of their type.
+    /// Returns whether the set contains a value, or the value is not of the constants' type.
     fn may_contain(&self, value: ParsedValue<'_>) -> bool {
         let fits = |constant: &PredicateConstant| {
             matches!(
@@ -100,13 +101,13 @@ impl ConstantSet {
             ParsedValue::Int(int) => self.ints.contains(&int),
             ParsedValue::Float(float) => self.floats.contains(&normalize_float(float).to_bits()),
         };
-        // A value that some constant is not of the kind of is kept.
+        // A value that differs in kind from some constant is kept.
         let is_comparable = self.has_single_kind && self.constants.first().is_some_and(fits);
         is_among || !is_comparable
     }
 }
 
-/// Whether a constant is a value of its own type.
+/// Returns whether a constant is of the same kind as a value and equals it.
 fn is_equal_to_constant(constant: &PredicateConstant, value: ParsedValue<'_>) -> bool {
     match (constant, value) {
         (PredicateConstant::Text(wanted), ParsedValue::Text(value)) => value == wanted.as_bytes(),
@@ -118,7 +119,7 @@ fn is_equal_to_constant(constant: &PredicateConstant, value: ParsedValue<'_>) ->
     }
 }
 
-/// An operator between a value and a constant.
+/// A comparison operator between a value and a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ComparisonOperator {
     /// `=`
@@ -135,10 +136,10 @@ pub enum ComparisonOperator {
     GreaterOrEqual,
 }
 
-/// A constant of a predicate.
+/// A constant in a predicate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PredicateConstant {
-    /// Text, compared by its bytes.
+    /// Text, compared bytewise.
     Text(String),
     /// An integer.
     Int(i64),
@@ -147,7 +148,7 @@ pub enum PredicateConstant {
 }
 
 impl Predicate {
-    /// Whether columns of this type can be tested so. Others must be tested later.
+    /// Returns whether the filter can test columns of this type. The engine must test others later.
     #[must_use]
     pub fn is_applicable_to(&self, data_type: &DataType) -> bool {
         let fits = |constant: &PredicateConstant| match constant {
@@ -163,7 +164,7 @@ impl Predicate {
     }
 }
 
-/// A value to be tested that has been read already.
+/// A parsed value that a condition tests.
 #[derive(Debug, Clone, Copy)]
 pub enum ParsedValue<'a> {
     /// Text.
@@ -175,7 +176,7 @@ pub enum ParsedValue<'a> {
 }
 
 impl ValueCondition {
-    /// Whether a value passes, null being none; also if it is not of the constant's type.
+    /// Returns whether a value passes, `None` being null. A value that is not of the constant's type passes.
     #[must_use]
     pub fn is_satisfied_by(&self, value: Option<ParsedValue<'_>>) -> bool {
         let Some(value) = value else { return *self == ValueCondition::IsNull };
@@ -195,7 +196,8 @@ impl ValueCondition {
         self.is_satisfied_by_order(order)
     }
 
-    /// Whether a value that is not null passes, by its order beside a constant; none where it has none.
+    /// Returns whether a value that is not null passes, by its order relative to a constant; `order` returns
+    /// `None` where they are not comparable.
     #[inline(always)]
     fn is_satisfied_by_order(
         &self,
@@ -229,30 +231,30 @@ impl ComparisonOperator {
     }
 }
 
-/// With one zero and one NaN, which the total order has at its end.
+/// Normalizes zero and NaN to one value each, because the total order has several.
 fn normalize_float(float: f64) -> f64 {
     if float.is_nan() { f64::NAN } else { float + 0.0 }
 }
 
-/// Reads an integer as a column spells it.
+/// A parser of integers in a column's own spelling.
 pub(crate) type IntParser = fn(&[u8]) -> Option<i64>;
 
-/// As most columns do.
+/// Parses an integer in the spelling of most columns.
 fn parse_int(value: &[u8]) -> Option<i64> {
     fast_value_parsing::parse_int(value, 0, value.len())
         .or_else(|| std::str::from_utf8(value).ok()?.parse().ok())
 }
 
-/// The predicates that can be settled on text.
+/// A filter of a window's rows by the predicates that can be tested on spans.
 pub(crate) struct SpanFilter {
     predicates: Vec<Predicate>,
-    /// Columns whose integers are written in a way of their own, and how.
+    /// Columns whose integers have their own spelling, with the parsers.
     int_parsers: Vec<(usize, IntParser)>,
     row_mask: Vec<bool>,
 }
 
 impl SpanFilter {
-    /// Those of the predicates that apply to their columns' types.
+    /// Returns a filter by those predicates that apply to their columns' types.
     pub(crate) fn new(mut predicates: Vec<Predicate>, columns: &[FieldRef]) -> Self {
         predicates.retain(|predicate| {
             columns.get(predicate.column).is_some_and(|f| predicate.is_applicable_to(f.data_type()))
@@ -260,7 +262,7 @@ impl SpanFilter {
         Self { predicates, int_parsers: Vec::new(), row_mask: Vec::new() }
     }
 
-    /// The same where a column's integers are what `read` makes of its text.
+    /// Adds a parser for the integers of a column.
     pub(crate) fn with_int_parser(mut self, column: usize, read: IntParser) -> Self {
         self.int_parsers.push((column, read));
         self
@@ -270,8 +272,8 @@ impl SpanFilter {
         self.predicates.is_empty()
     }
 
-    /// Drops rows of the window, the last `rows` of the columns; returns how many are left.
-    /// Where columns are nested, rows stay and `kept` is told which are wanted.
+    /// Drops rows of the window, the last `rows` of the columns; returns the number of rows that remain.
+    /// If columns are nested, all rows remain and `kept` receives a bit for each.
     pub(crate) fn filter_window(
         &mut self,
         text: &[u8],
@@ -303,7 +305,7 @@ impl SpanFilter {
                 let is_refused = column.rejects_string(text, *span, data_type)
                     && !matches!(context.scalar_value(text, *span), Ok(None));
                 *keep = match is_refused {
-                    // It is null then.
+                    // The value becomes null.
                     true if context.mismatch_is_null => {
                         predicate.condition == ValueCondition::IsNull
                     }
@@ -332,7 +334,7 @@ impl SpanFilter {
     }
 }
 
-/// Returns whether a column of this type takes any text, in whose codes it may be.
+/// Returns whether a type is a text type, possibly as dictionary codes.
 fn is_text_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, value) => is_text_type(value),
@@ -345,8 +347,8 @@ fn is_text_type(data_type: &DataType) -> bool {
     }
 }
 
-/// Returns whether a value of a column of this type passes; also if it is not of the constant's type, or has a spelling
-/// that the column does not take.
+/// Returns whether a value of a column of this type passes the condition. A value that is not of the
+/// constant's type, or has a spelling that the column does not accept, passes.
 #[inline]
 fn can_satisfy(
     test: &ValueCondition,
@@ -356,7 +358,7 @@ fn can_satisfy(
     read: IntParser,
     (data_type, spelling): (&DataType, AcceptedSpelling),
 ) -> bool {
-    // A plain value that is longer than any null string is what it is.
+    // A plain value that is longer than every null string is no null.
     let is_text = is_text_type(data_type);
     let value = match is_text {
         true => context.text_value(text, span),
@@ -367,7 +369,7 @@ fn can_satisfy(
         Err(()) => return true,
     };
     let Some(value) = value else { return *test == ValueCondition::IsNull };
-    // It becomes null if it is not of the column's type.
+    // The value becomes null if it is not of the column's type.
     if *test == ValueCondition::IsNull && context.mismatch_is_null {
         return true;
     }
@@ -409,7 +411,7 @@ fn can_satisfy(
 mod tests {
     use super::*;
 
-    /// Few constants, which are compared, and many, which are looked up, say the same.
+    /// Compares a small set, which is searched linearly, with a large one, which is looked up.
     #[test]
     fn linear_search_and_lookup_agree() {
         let floats = [0.0, -0.0, f64::NAN, 1.5, f64::INFINITY].map(PredicateConstant::Float);

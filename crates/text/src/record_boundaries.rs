@@ -1,11 +1,11 @@
-//! Where a record ends: the cut that makes one large file many splits.
+//! Boundaries of records: the cuts that turn one large file into many splits.
 //!
-//! For JSON lines and plain lines a record ends at every `\n`. In delimited text a quoted
+//! In JSON lines and plain lines a record ends at every `\n`. In delimited text a quoted
 //! field may hold line ends, so whether a `\n` ends a record depends on every quote before
-//! it. [`Cutter`] is the automaton that knows; it follows `csv_core` to the letter, because
-//! the decoder behind it does: a quote opens only at the start of a field, a doubled quote
+//! it. [`RecordCutter`] is the automaton that tracks this. It follows `csv_core` to the letter, because
+//! the decoder does so too: a quote opens only at the start of a field, a doubled quote
 //! inside quotes is one quote, a quote inside an unquoted field is literal, and `\r`, `\n`
-//! and `\r\n` all end a record. It only ever *cuts* at `\n`, which is enough and keeps
+//! and `\r\n` all end a record. The cutter only *cuts* at `\n`, which is enough and keeps
 //! `\r\n` whole.
 //!
 //! ```text
@@ -16,17 +16,17 @@
 //!     │   RecordStart ───────┘        Escaped (one byte)         Field
 //! ```
 //!
-//! Speed: a block without a quote is left to `memchr`/`memrchr`. In one with quotes a byte is
+//! Speed: the cutter leaves a block without a quote to `memchr`/`memrchr`. In a block with quotes a byte is
 //! inside quotes if an odd number of them comes before it, *unless* some quote is literal, in
-//! an unquoted field; both are found for 64 bytes at a time from bit masks (Langdale and
-//! Lemire, "Parsing Gigabytes of JSON per Second", VLDB Journal 2019), and only a block with a
-//! literal quote is walked quote by quote. On a file with every field quoted, cutting and reading
+//! an unquoted field. Bit masks find both for 64 bytes at a time (Langdale and
+//! Lemire, "Parsing Gigabytes of JSON per Second", VLDB Journal 2019), so only a block with a
+//! literal quote needs a walk from quote to quote. On a file with every field quoted, cutting and reading
 //! by masks added a tenth to the decoder's own CPU time; the walk more than doubled it.
 //!
 //! A reader that begins in the middle of a file cannot know whether it is inside quotes.
-//! [`guess_start`] follows both possibilities over a window and takes the one whose records
-//! have the right number of fields; the caller verifies the guess against where the reader
-//! before it ended (*speculate and verify*, as in Ge et al., "Speculative Distributed CSV Data
+//! [`guess_record_start`] follows both hypotheses over a window and takes the one whose records
+//! have the right number of fields. The caller verifies the guess against the end of the split
+//! before it (*speculate and verify*, as in Ge et al., "Speculative Distributed CSV Data
 //! Parsing for Big Data Analytics", SIGMOD 2019).
 
 use std::ops::Range;
@@ -34,10 +34,10 @@ use std::ops::Range;
 use crate::csv_dialect::CsvDialect;
 use crate::simd::{BLOCK_BYTES, Isa, dispatch};
 
-/// Where the automaton stands between two bytes.
+/// State of the automaton between two bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CutterState {
-    /// Before the first byte of a record; line ends here belong to no record.
+    /// Before the first byte of a record; a line end here belongs to no record.
     RecordStart,
     /// After a delimiter.
     FieldStart,
@@ -53,7 +53,7 @@ pub enum CutterState {
     Comment,
 }
 
-/// The bytes that matter for cutting.
+/// The special bytes that decide where records end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordGrammar {
     delimiter: u8,
@@ -67,7 +67,7 @@ impl RecordGrammar {
     pub const LINES: Self =
         RecordGrammar { delimiter: b'\n', quote: None, escape: None, comment: None };
 
-    /// The grammar of delimited text.
+    /// Returns the grammar of delimited text in a dialect.
     #[must_use]
     pub fn from_dialect(dialect: &CsvDialect) -> Self {
         RecordGrammar {
@@ -78,12 +78,12 @@ impl RecordGrammar {
         }
     }
 
-    /// The grammar of one field, quotes and escapes and nothing else.
+    /// Returns the grammar inside one field: quotes and escapes only.
     pub(crate) fn for_quoted_field(quote: u8, escape: Option<u8>) -> Self {
         RecordGrammar { delimiter: b'\n', quote: Some(quote), escape, comment: None }
     }
 
-    /// Whether every `\n` ends a record, so that a cut needs no look at what came before.
+    /// Returns whether every `\n` ends a record, so that a cut does not depend on earlier bytes.
     #[must_use]
     pub fn is_line_delimited(&self) -> bool {
         self.quote.is_none()
@@ -121,7 +121,7 @@ impl RecordGrammar {
     }
 }
 
-/// The automaton over a stream of bytes that come block by block.
+/// The automaton that finds record ends in a stream of blocks.
 #[derive(Debug, Clone)]
 pub struct RecordCutter {
     grammar: RecordGrammar,
@@ -129,25 +129,25 @@ pub struct RecordCutter {
 }
 
 impl RecordCutter {
-    /// A cutter that begins at the start of a record.
+    /// Returns a cutter at the start of a record.
     #[must_use]
     pub fn new(grammar: RecordGrammar) -> Self {
         Self { grammar, state: CutterState::RecordStart }
     }
 
-    /// What it cuts by.
+    /// Returns the grammar.
     #[must_use]
     pub fn grammar(&self) -> RecordGrammar {
         self.grammar
     }
 
-    /// Where the automaton stands.
+    /// Returns the current state of the automaton.
     #[must_use]
     pub fn state(&self) -> CutterState {
         self.state
     }
 
-    /// Takes the whole block and returns the end of its last record, if one ends in it.
+    /// Consumes the whole block and returns the end of its last record, if one ends in it.
     pub fn find_last_record_end(&mut self, block: &[u8]) -> Option<usize> {
         if let Some(last) = self.find_last_end_by_parity(block) {
             return last;
@@ -162,15 +162,16 @@ impl RecordCutter {
         last
     }
 
-    /// Takes the block up to the first record end and returns that end; takes it all and
-    /// returns none if no record ends in it.
+    /// Consumes the block up to the first record end and returns that end. Consumes the whole block and
+    /// returns `None` if no record ends in it.
     pub fn find_first_record_end(&mut self, block: &[u8]) -> Option<usize> {
         self.visit_unquoted(block, |stretch, base| {
             memchr::memchr(b'\n', stretch).map(|found| base + found + 1)
         })
     }
 
-    /// The same from quotes' parity; none, and nothing taken, where that does not tell.
+    /// Finds the last record end from the parity of quotes; returns `None` and consumes nothing where
+    /// parity does not decide.
     fn find_last_end_by_parity(&mut self, block: &[u8]) -> Option<Option<usize>> {
         let quote = self.grammar.quote?;
         if self.grammar.escape.is_some() || self.grammar.comment.is_some() {
@@ -181,7 +182,7 @@ impl RecordCutter {
             CutterState::Escaped | CutterState::Comment => return None,
             _ => 0,
         };
-        // Whether a quote may open a field here: whether the byte before is a line end, a
+        // 1 if a quote may open a field here: the byte before is a line end, a
         // delimiter, or a quote that has just closed.
         let may_open = u64::from(self.state != CutterState::Field);
         let last = if inside == 0 && memchr::memchr(quote, block).is_none() {
@@ -263,8 +264,8 @@ impl RecordCutter {
                         self.state = CutterState::Quoted;
                     } else {
                         let last = block[block.len() - 1];
-                        // A single byte cannot leave `QuoteInQuoted` into quotes here: a quote
-                        // was handled above, and any other byte decides by itself.
+                        // A single byte cannot lead from `QuoteInQuoted` into quotes here: the arm
+                        // above handles a quote, and any other byte decides by itself.
                         self.state = if last == self.grammar.delimiter {
                             CutterState::FieldStart
                         } else if last == b'\n' || last == b'\r' {
@@ -280,7 +281,7 @@ impl RecordCutter {
         None
     }
 
-    /// The same, byte by byte: where comments make line starts matter.
+    /// Does the same byte by byte, for grammars with comments, where line starts matter.
     fn visit_unquoted_bytewise(
         &mut self,
         block: &[u8],
@@ -300,8 +301,8 @@ impl RecordCutter {
 }
 
 dispatch! {
-    /// The end of the last record, if one ends in the block, and in `inside` whether the block
-    /// ends in quotes; nothing if there is a literal quote, of which parity knows nothing.
+    /// Returns the end of the last record, if one ends in the block, and sets `inside` if the block
+    /// ends in quotes. Returns `None` if there is a literal quote, which makes parity meaningless.
     fn last_record_end_by_parity(
         block: &[u8], quote: u8, delimiter: u8, inside: &mut u64, may_open: u64
     ) -> Option<Option<usize>> => last_record_end_simd
@@ -326,7 +327,7 @@ unsafe fn last_record_end_simd<I: Isa>(
             padded[..chunk.len()].copy_from_slice(chunk);
             padded.as_ptr()
         };
-        // SAFETY: 64 bytes are there; the processor is as the caller promises. Zeros have no
+        // SAFETY: 64 bytes are readable; the caller promises the instruction set. Zeros have no
         // role in any grammar, so padding sets no bit.
         let (quotes, separators, lines, within) = unsafe {
             let bytes = I::load(whole);
@@ -343,18 +344,18 @@ unsafe fn last_record_end_simd<I: Isa>(
         if ends != 0 {
             last = Some(index * BLOCK_BYTES + BLOCK_BYTES - ends.leading_zeros() as usize);
         }
-        // Behind the last quote parity stays what it is, through the padding too.
+        // After the last quote parity stays the same, through the padding too.
         *inside = (within.cast_signed() >> 63).cast_unsigned();
         may_open = may >> 63;
     }
     Some(last)
 }
 
-/// The first record at or behind `at`, its line end included; blank lines and comments are
-/// none. Behind the last record an empty range.
+/// Returns the range of the first record at or after `at`, its line end included; blank lines and comments
+/// are not records. Returns an empty range after the last record.
 ///
-/// Byte by byte, and also cut at a lone `\r` in delimited text: for what needs a closer look,
-/// not for the good case.
+/// Works byte by byte and also cuts at a lone `\r` in delimited text: meant for irregular records,
+/// not for the fast path.
 pub(crate) fn next_record_range(grammar: RecordGrammar, block: &[u8], at: usize) -> Range<usize> {
     let mut start = at;
     let (mut state, mut is_comment) = (CutterState::RecordStart, false);
@@ -376,17 +377,17 @@ pub(crate) fn next_record_range(grammar: RecordGrammar, block: &[u8], at: usize)
     if is_over { block.len()..block.len() } else { start..block.len() }
 }
 
-/// What a guess is made from: the window's first byte is the one before the range's start.
+/// Returns the most likely first record start in a window, as an index of at least 1.
 ///
-/// Returns the likeliest first record start in the window, as an index into it, at least 1;
-/// none if no record ends in the window under the likelier hypothesis.
+/// The window's first byte is the byte before the range's start. Returns `None` if no record ends in the
+/// window under the more likely hypothesis.
 #[must_use]
 pub fn guess_record_start(grammar: RecordGrammar, window: &[u8], fields: usize) -> Option<usize> {
     if grammar.is_line_delimited() {
         return memchr::memchr(b'\n', window).map(|found| found + 1);
     }
-    // A record starts behind a line end: without one there is nothing to follow. Each range inside
-    // of one huge record has its window grow to that record's end.
+    // A record starts after a line end: without one there is nothing to follow. If a range lies inside
+    // one huge record, its window grows to that record's end.
     memchr::memchr(b'\n', window)?;
     // A quote at the window's first byte may also open a field.
     let opening = (window.first().copied() == grammar.quote).then_some(CutterState::FieldStart);
@@ -394,9 +395,9 @@ pub fn guess_record_start(grammar: RecordGrammar, window: &[u8], fields: usize) 
     let mut best: Option<HypothesisTally> = None;
     for state in [CutterState::Field, CutterState::Quoted].into_iter().chain(opening) {
         let trail = match state {
-            // Without a quote nothing ends one.
+            // Without a quote, nothing ends the quoted hypothesis.
             CutterState::Quoted if !has_quotes => HypothesisTally::default(),
-            // Nor is there another way to read it.
+            // Without a quote, there is only one way to read the window.
             CutterState::Field if !has_quotes => {
                 follow_hypothesis(grammar, state, window, fields, FITTING_RECORDS_ENOUGH)
             }
@@ -409,7 +410,7 @@ pub fn guess_record_start(grammar: RecordGrammar, window: &[u8], fields: usize) 
     best?.first_record_start
 }
 
-/// How one hypothesis fared over a window.
+/// Counts for one hypothesis over a window.
 #[derive(Debug, Default)]
 struct HypothesisTally {
     first_record_start: Option<usize>,
@@ -423,12 +424,13 @@ impl HypothesisTally {
     }
 }
 
-/// Of so many records that fit one after the other no more are looked at, where no quote may turn it around.
+/// Number of consecutive fitting records after which a window without quotes needs no further check.
 const FITTING_RECORDS_ENOUGH: i64 = 32;
 
-/// Follows the automaton from `state`, counting the records that have the expected number of
-/// fields and the things that hardly occur in a well-formed file: a record with another
-/// number, a quote within an unquoted field, a byte between a closing quote and a delimiter. With `enough` records that fit, and nothing else, it has seen enough.
+/// Runs the automaton from `state` and counts the records that have the expected number of
+/// fields and the anomalies that hardly occur in a well-formed file: a record with another
+/// number of fields, a quote within an unquoted field, a byte between a closing quote and a delimiter. Stops
+/// early after `enough` fitting records without an anomaly.
 fn follow_hypothesis(
     grammar: RecordGrammar,
     state: CutterState,
@@ -492,7 +494,7 @@ mod tests {
         builder.build()
     }
 
-    /// The record ends after which `csv_core` begins a new record, at `\n` only.
+    /// Returns the record ends after which `csv_core` begins a new record, at `\n` only.
     fn model_ends(dialect: &CsvDialect, input: &[u8]) -> Vec<usize> {
         // A position is a record end iff the parser, fed the bytes up to it, stands before a
         // record: it then answers the end of input with `End` and not with a record.
@@ -534,7 +536,7 @@ mod tests {
         }
     }
 
-    /// Whether there is nothing but blank lines and comments.
+    /// Returns whether the bytes hold only blank lines and comments.
     fn has_only_blanks_and_comments(bytes: &[u8]) -> bool {
         bytes.split(|byte| *byte == b'\n').all(|line| {
             let line = &line[line.iter().take_while(|byte| **byte == b'\r').count()..];

@@ -1,19 +1,19 @@
-//! Where fields end: the positions of what separates them outside quotes, found in one pass.
+//! Scan for separators outside quotes, which gives the positions where fields end in one pass.
 //!
-//! What is the same for every format with separators is [`find`]: sixty-four bytes at a time,
-//! it has a format say which of them separate ([`Look`]) and writes their positions down. What
-//! words with spaces between them have in common, be they pieces of an access log or the pairs of
-//! logfmt, is [`Separators`]: quotes that are escaped by `\` and stand only where a word begins
+//! [`scan_separators`] is the part that all formats with separators share: for each sixty-four bytes
+//! it asks the format for the mask of separators ([`SeparatorScan`]) and writes their positions.
+//! [`SeparatorIndex`] is what formats of words with spaces between them share, the pieces of an access log
+//! and the pairs of logfmt: quotes that are escaped by `\` and stand only where a word begins
 //! and ends, and windows of whole lines.
 
 use crate::block_decoder::WINDOW_BYTES;
 use crate::simd::{BLOCK_BYTES, Isa, dispatch, find_escaped_bytes};
 
-/// What a format looks for in a block of 64 bytes, what one block tells the next, and what
-/// has been seen on the way.
+/// The state of a format's scan: the masks that it computes for a block of 64 bytes, the carry from one block
+/// to the next, and the features found so far.
 pub(crate) trait SeparatorScan: Copy {
-    /// The bytes of the block that separate. `real` are those that are there: behind the text
-    /// there are zeros.
+    /// Returns the mask of the block's separators. `real` masks the bytes that exist: after the text
+    /// the block has zeros.
     ///
     /// # Safety
     /// The processor must have the instruction set.
@@ -34,16 +34,16 @@ pub(crate) unsafe fn scan_separators<I: Isa>(
     out: &mut Vec<u32>,
 ) {
     let to = to.min(text.len());
-    // A copy stays in registers.
+    // A local copy stays in registers.
     let mut state = *look;
-    // At most every byte is a separator, and a whole block may be written behind the last one.
+    // Every byte may be a separator, and the last write may cover a whole block more.
     out.reserve(to.saturating_sub(from) + 2 * BLOCK_BYTES);
     let mut count = out.len();
     let mut at = from;
     while at < to {
         let mut padded = [0; BLOCK_BYTES];
-        // SAFETY: 64 bytes are readable: of the text, or of a copy with zeros behind it, which
-        // are no special bytes.
+        // SAFETY: 64 bytes are readable: of the text, or of a copy padded with zeros, which
+        // are not special bytes.
         let block = unsafe {
             if at + BLOCK_BYTES <= to {
                 I::load(text.as_ptr().add(at))
@@ -53,7 +53,7 @@ pub(crate) unsafe fn scan_separators<I: Isa>(
             }
         };
         let real = if to - at >= BLOCK_BYTES { u64::MAX } else { (1 << (to - at)) - 1 };
-        // SAFETY: as the caller promises; room was made above.
+        // SAFETY: as the caller promises; `reserve` made room above.
         unsafe {
             let separators = state.find_separators::<I>(block, real);
             I::positions(separators, at as u32, out.as_mut_ptr().add(count));
@@ -61,27 +61,27 @@ pub(crate) unsafe fn scan_separators<I: Isa>(
         }
         at += BLOCK_BYTES;
     }
-    // SAFETY: so many were written.
+    // SAFETY: the loop wrote `count` positions.
     unsafe { out.set_len(count) };
     *look = state;
 }
 
-/// What is known of words behind a stretch of text.
+/// State of a word scan after a stretch of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WordScanState {
-    /// All bits, inside quotes; else none.
+    /// All bits set inside quotes; else zero.
     in_quotes: u64,
-    /// 1 if the first byte is escaped.
+    /// 1 if the next byte is escaped.
     next_is_escaped: u64,
-    /// 1 if a quote may open here: where a word or a value begins.
+    /// 1 if a quote may open here, where a word or a value begins.
     quote_may_open: u64,
-    /// 1 if a closing quote came last.
+    /// 1 if the last byte was a closing quote.
     quote_closed_last: u64,
-    /// 1 if a carriage return outside quotes came last.
+    /// 1 if the last byte was a carriage return outside quotes.
     cr_last: u64,
-    /// Any bit if there was a carriage return outside quotes, a byte that is not ASCII, a
-    /// backslash; something that takes a closer look: a quote within a word, a line end in
-    /// quotes, a lone carriage return.
+    /// Nonzero if there was, in this order: a carriage return outside quotes; a byte that is not ASCII; a
+    /// backslash; something irregular: a quote within a word, a line end in quotes, a lone
+    /// carriage return.
     cr_bits: u64,
     non_ascii_bits: u64,
     backslash_bits: u64,
@@ -89,9 +89,9 @@ struct WordScanState {
     line_count: usize,
 }
 
-/// The same while it is looked for words (`PAIRS` false: separated by spaces, a quote may open
-/// behind each) or for pairs (separated by spaces and tabs, `=` separates too, and a quote may
-/// open behind that).
+/// The scan for words (`PAIRS` false: spaces separate, and a quote may open
+/// after each) or for pairs (spaces and tabs separate, `=` separates too, and a quote may
+/// open after it).
 #[derive(Clone, Copy)]
 struct WordScan<const PAIRS: bool>(WordScanState);
 
@@ -120,7 +120,7 @@ impl<const PAIRS: bool> SeparatorScan for WordScan<PAIRS> {
                 | real & ((closing << 1) | state.quote_closed_last) & !(ends | cr)
                 | real & ((cr << 1) | state.cr_last) & !lines;
             if PAIRS {
-                // Outside quotes `\` is a byte like any other, but was taken for more.
+                // Outside quotes `\` is an ordinary byte, but the scan took it for an escape.
                 state.irregular_bits |= all_quotes & !quotes & !within;
             }
             state.in_quotes = (within.cast_signed() >> 63).cast_unsigned();
@@ -178,17 +178,17 @@ unsafe fn scan_pairs_simd<I: Isa>(
     *state = look.0;
 }
 
-/// The separators of a window.
+/// The positions of the separators in a window.
 pub(crate) struct SeparatorIndex {
-    /// Whether words are pairs, between which `=` separates too.
+    /// True to scan pairs, in which `=` separates too.
     scans_pairs: bool,
-    /// Where they are, in order; the first is the byte before the window.
+    /// Positions in order; the first is the byte before the window.
     pub(crate) positions: Vec<u32>,
     scan_state: WordScanState,
 }
 
 impl SeparatorIndex {
-    /// Of words, or of pairs.
+    /// Returns an index for words, or for pairs.
     pub(crate) fn new(has_pairs: bool) -> Self {
         Self {
             scans_pairs: has_pairs,
@@ -197,7 +197,7 @@ impl SeparatorIndex {
         }
     }
 
-    /// At the start of a record.
+    /// Returns the scan state at the start of a record.
     fn initial_state(has_pairs: bool) -> WordScanState {
         WordScanState {
             in_quotes: 0,
@@ -213,8 +213,8 @@ impl SeparatorIndex {
         }
     }
 
-    /// Finds those of a window from `at`, the start of a record, on; returns how many lines
-    /// end in it, or none if something is irregular.
+    /// Finds the separators of a window from `at`, the start of a record, on. Returns the number of lines
+    /// that end in it, or `None` if something is irregular.
     #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
     pub(crate) fn index_window(
         &mut self,
@@ -226,7 +226,7 @@ impl SeparatorIndex {
         self.positions.push((at as u32).wrapping_sub(1));
         self.scan_state = Self::initial_state(self.scans_pairs);
         let find = if self.scans_pairs { scan_pairs } else { scan_words };
-        // Text beyond the rows that are asked for would be looked at again.
+        // A scan beyond the requested rows would have to be repeated.
         let step = rows_max.saturating_mul(512).clamp(1024, WINDOW_BYTES);
         let mut to = at;
         while self.scan_state.line_count == 0 && to < block.len() {
@@ -251,17 +251,17 @@ impl SeparatorIndex {
         Some(self.scan_state.line_count)
     }
 
-    /// Whether there is a backslash in the window.
+    /// Returns whether the window has a backslash.
     pub(crate) fn has_escapes(&self) -> bool {
         self.scan_state.backslash_bits != 0
     }
 
-    /// Whether there is a carriage return in it, before a line end.
+    /// Returns whether the window has a carriage return before a line end.
     pub(crate) fn has_carriage_returns(&self) -> bool {
         self.scan_state.cr_bits != 0
     }
 
-    /// Whether `text`, which is of the window, is UTF-8.
+    /// Returns whether `text`, which is part of the window, is UTF-8.
     pub(crate) fn is_utf8(&self, text: &[u8]) -> bool {
         self.scan_state.non_ascii_bits == 0 || simdutf8::basic::from_utf8(text).is_ok()
     }
@@ -296,7 +296,7 @@ mod tests {
             // SAFETY: this one asks nothing of the processor.
             unsafe { find(&bytes, from, bytes.len(), &mut state_other, &mut other) };
             prop_assert_eq!(one, other);
-            // Its bits tell only whether there was any.
+            // These bits only tell whether there was any.
             let signs = |words: WordScanState| {
                 let WordScanState { cr_bits, non_ascii_bits, backslash_bits, irregular_bits, .. } = words;
                 [cr_bits, non_ascii_bits, backslash_bits, irregular_bits].map(|seen| seen != 0)

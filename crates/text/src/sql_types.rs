@@ -1,10 +1,10 @@
-//! Column names and types in SQL's words.
+//! SQL spelling of column names and Arrow types.
 
 use std::borrow::Cow;
 
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 
-/// Words that mean something else in SQL where they stand without quotes.
+/// Words that need double quotes as SQL names because they have another meaning without them.
 const RESERVED_WORDS: [&str; 57] = [
     "all",
     "and",
@@ -65,14 +65,14 @@ const RESERVED_WORDS: [&str; 57] = [
     "where",
 ];
 
-/// A name as it stands in SQL: in double quotes unless it is a plain word.
+/// Returns a name as SQL spells it: in double quotes unless it is a plain word.
 ///
 /// ```
-/// use tidemill_text::sql_name;
+/// use tidemill_text::quote_sql_name;
 ///
-/// assert_eq!(sql_name("user_id"), "user_id");
-/// assert_eq!(sql_name("order"), "\"order\"");
-/// assert_eq!(sql_name("my \"name\""), "\"my \"\"name\"\"\"");
+/// assert_eq!(quote_sql_name("user_id"), "user_id");
+/// assert_eq!(quote_sql_name("order"), "\"order\"");
+/// assert_eq!(quote_sql_name("my \"name\""), "\"my \"\"name\"\"\"");
 /// ```
 #[must_use]
 pub fn quote_sql_name(name: &str) -> Cow<'_, str> {
@@ -85,9 +85,9 @@ pub fn quote_sql_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The SQL name of a type: `BIGINT`, `TEXT[]`, `STRUCT<a BIGINT>`.
+/// Returns the SQL name of a type: `BIGINT`, `TEXT[]`, `STRUCT<a BIGINT>`.
 ///
-/// What has no SQL name is called by its Arrow name.
+/// A type without a SQL name keeps its Arrow name.
 pub fn sql_type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Boolean => "BOOLEAN".into(),

@@ -1,4 +1,4 @@
-//! System logs: RFC 3164 (BSD syslog), as on the wire and as in files, and RFC 5424.
+//! The decoder of system logs: RFC 3164 (BSD syslog), on the wire and in files, and RFC 5424.
 //!
 //! ```text
 //!   <34>Oct 11 22:14:15 mymachine su[230]: 'su root' failed for lonvick       RFC 3164
@@ -16,31 +16,31 @@
 //!
 //! # Grammar
 //! A record with a priority, a version (a number of up to three digits, the first not 0) and a
-//! space is RFC 5424's. Its header is split at single spaces and `-` is null; a time that is a day
-//! alone, with the clock behind a space, is refused. Structured data
-//! is whole elements, each `[id name="value" …]`; in a value, `\"`, `\\` and `\]` stand for
-//! their second byte and any other `\` for itself. What follows it and a space is the message,
+//! space follows RFC 5424. Its header is split at single spaces and `-` is null. The decoder rejects a time
+//! that is only a day, followed by a space and the clock. Structured data
+//! consists of whole elements, each `[id name="value" …]`; in a value, `\"`, `\\` and `\]` stand for
+//! their second byte and any other `\` for itself. After it and a space comes the message,
 //! without its byte-order mark; null if there is none.
 //!
-//! Anything else is RFC 3164's, read as servers write it, since the RFC only observes:
+//! Any other record follows RFC 3164, as servers write it, since the RFC only observes:
 //! - the priority may be missing (facility and severity are null then);
-//! - the time is `Mmm dd hh:mm:ss`, or RFC 3339's; a day of one digit is padded by a space, as the RFC
-//!   demands, by a zero, or not at all (`Apr 4 10:00:00`). A record that does not begin so is refused,
-//!   as the lines of a message are that go on after its first;
-//! - a year from 1970 to 2099 may stand behind the time or, as Cisco's devices write it, before the clock
+//! - the time is `Mmm dd hh:mm:ss`, or RFC 3339's. A day of one digit is padded by a space, as the RFC
+//!   demands, by a zero, or not at all (`Apr 4 10:00:00`). The decoder rejects a record that does not begin
+//!   so, such as a later line of a message with several lines;
+//! - a year from 1970 to 2099 may follow the time or, as Cisco's devices write it, precede the clock
 //!   (`Dec 23 15:31:15 2024`, `Dec 23 2024 15:31:15`); a colon may follow the latter;
-//! - the host is missing if the word behind the time ends in `:`;
-//! - the app is what comes before `:` or `[pid]`, if neither a space nor another of `[` and `:`
-//!   does; without it everything behind the host is the message.
-//! - The space behind `:` belongs to neither app nor message.
+//! - the host is missing if the word after the time ends in `:`;
+//! - the app is the text before `:` or `[pid]`, if it contains neither a space nor another `[` or `:`;
+//!   without an app everything after the host is the message.
+//! - The space after `:` belongs to neither app nor message.
 //!
-//! A time of RFC 3164 says no zone and most say no year: [`Format`] does.
+//! A time of RFC 3164 states no zone, and most state no year: [`SyslogFormat`] supplies them.
 //!
-//! # How
-//! Records are short and of many shapes, but almost all of what makes the shape comes in their
-//! first bytes. Lines are found by `memchr`; the header is walked once, byte by byte, whether
-//! the window is regular or not, so there is one parser and not two; the message is not looked
-//! at. UTF-8 is checked a window at a time.
+//! # Method
+//! Records are short and have many shapes, but almost everything that determines the shape is in their
+//! first bytes. `memchr` finds the lines. The parser walks over the header once, byte by byte, whether
+//! the window is regular or not, so there is one parser and not two. It does not look at the
+//! message. UTF-8 is checked a window at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ mod octet_framing;
 
 pub use octet_framing::{FRAME_BYTES_MAX, SyslogFramer};
 
-/// The columns of a system log, in the order of their positions; all may be null.
+/// Returns the columns of a system log, in the order of their positions; all may be null.
 ///
 /// | position | column | type | |
 /// | --- | --- | --- | --- |
@@ -80,11 +80,11 @@ pub use octet_framing::{FRAME_BYTES_MAX, SyslogFramer};
 /// | 8 | `data` | Map(Utf8, Utf8View) | structured data; RFC 5424 only |
 /// | 9 | `message` | Utf8View | the text |
 ///
-/// The keys of `data` are `id.name`, in the order in which they are written; a name that comes
-/// twice is there twice, and an element without parameters is its `id` with a null.
+/// The keys of `data` are `id.name`, in the order of the record. A repeated name appears
+/// twice, and an element without parameters is its `id` with a null.
 ///
-/// A decoder can be asked for other types: facility and severity as signed integers or UInt8,
-/// the time as a timestamp with any zone and unit, the data as text as it is written, and all
+/// A caller can also request other types: facility and severity as signed integers or UInt8,
+/// the time as a timestamp with any zone and unit, the data as text in its original spelling, and all
 /// but facility and severity as any type that text can be read as.
 #[must_use]
 pub fn syslog_columns() -> Vec<FieldRef> {
@@ -111,7 +111,7 @@ pub fn syslog_columns() -> Vec<FieldRef> {
     .collect()
 }
 
-/// Positions among [`columns()`].
+/// Positions among [`syslog_columns()`].
 mod column_position {
     pub(super) const FACILITY: usize = 0;
     pub(super) const SEVERITY: usize = 1;
@@ -126,28 +126,28 @@ mod column_position {
     pub(super) const COUNT: usize = 10;
 }
 
-/// How records are told apart.
+/// The way in which records are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum SyslogFraming {
     /// Every line is a record, as in files and on datagrams.
     #[default]
     Lines,
     /// Octet counting (RFC 6587, section 3.4.1): the length of each record, a space, the
-    /// record. What does not start so is a line, as RFC 6587 says that senders mix them. To be
-    /// cut by a [`Framer`].
+    /// record. A record that does not start so is a line, because senders mix both, as RFC 6587 says. A
+    /// [`SyslogFramer`] cuts such a stream.
     Octets,
 }
 
-/// What a system log does not say about itself.
+/// Facts that a system log does not state about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyslogFormat {
-    /// How records are told apart. Default: lines.
+    /// The way in which records are separated. Default: lines.
     pub framing: SyslogFraming,
-    /// When the log was written, roughly, in seconds since 1970-01-01 UTC: a date without a year
-    /// is of the latest year in which it is not more than a day after this. Default: now; for a
+    /// Approximate time when the log was written, in seconds since 1970-01-01 UTC. A date without a year
+    /// belongs to the latest year in which it is at most a day after this. Default: now; for a
     /// file its time of modification is better.
     pub reference_seconds: i64,
-    /// Seconds that the clock of a time without a zone is ahead of UTC. Default: 0.
+    /// Offset from UTC, in seconds, of times without a zone. Default: 0.
     pub offset_seconds: i32,
 }
 
@@ -159,16 +159,17 @@ impl Default for SyslogFormat {
     }
 }
 
-/// Decodes system logs.
+/// A decoder of system logs.
 ///
 /// ```
 /// use arrow_array::{cast::AsArray, types::Int16Type};
-/// use tidemill_text::{Decode, Decoded, Options, syslog::{Format, SyslogDecoder, columns}};
+/// use tidemill_text::{BlockDecoder, DecodedBlocks, Options};
+/// use tidemill_text::syslog::{SyslogDecoder, SyslogFormat, syslog_columns};
 ///
-/// let all = columns();
+/// let all = syslog_columns();
 /// let wanted = [1, 5, 9].map(|place| (place, all[place].clone())).to_vec();
-/// let mut decoder = SyslogDecoder::new(wanted, &Format::default(), Options::default()).unwrap();
-/// let mut out = Decoded::default();
+/// let mut decoder = SyslogDecoder::new(wanted, &SyslogFormat::default(), Options::default()).unwrap();
+/// let mut out = DecodedBlocks::default();
 /// decoder.decode(b"<34>Oct 11 22:14:15 mymachine su: 'su root' failed\n", &mut out);
 /// let batch = &out.batches[0];
 /// assert_eq!(batch.column(0).as_primitive::<Int16Type>().value(0), 2);
@@ -180,13 +181,14 @@ pub struct SyslogDecoder {
 }
 
 impl SyslogDecoder {
-    /// A decoder of `columns`, each a position among [`columns()`] and what it becomes.
+    /// Returns a decoder of `columns`, each a position among [`syslog_columns()`] and the column that it
+    /// becomes.
     ///
     /// # Errors
     /// The first column of a type that its text cannot be read as.
     ///
     /// # Panics
-    /// If a position is not one of [`columns()`].
+    /// If a position is not one of [`syslog_columns()`].
     pub fn new(
         columns: Vec<(usize, FieldRef)>,
         format: &SyslogFormat,
@@ -255,17 +257,17 @@ decodes!(SyslogDecoder);
 
 // --------------------------------------------------------------------------------- values
 
-/// The facility of a priority.
+/// Returns the facility of a priority.
 fn facility_of_priority(priority: &[u8]) -> Option<i64> {
     Some(i64::from(parse_priority(priority)? >> 3))
 }
 
-/// The severity of a priority.
+/// Returns the severity of a priority.
 fn severity_of_priority(priority: &[u8]) -> Option<i64> {
     Some(i64::from(parse_priority(priority)? & 7))
 }
 
-/// The number of one to three digits, if it is a priority.
+/// Parses one to three digits, if they are a priority.
 fn parse_priority(digits: &[u8]) -> Option<u8> {
     if !matches!(digits.len(), 1..=3) {
         return None;
@@ -276,7 +278,7 @@ fn parse_priority(digits: &[u8]) -> Option<u8> {
     u8::try_from(number).ok().filter(|number| *number < 192)
 }
 
-/// A builder of integers that `read` gives.
+/// Returns a builder of the integers that `read` parses.
 fn new_priority_builder(
     data_type: &DataType,
     read: fn(&[u8]) -> Option<i64>,
@@ -298,13 +300,13 @@ fn new_priority_builder(
     })
 }
 
-/// Appends what a key or a value of structured data stands for.
+/// Appends the value of a key or a value of structured data.
 ///
-/// A key's text goes from the `[` of its element to the end of its name, and a value's has its
+/// A key's text extends from the `[` of its element to the end of its name, and a value's has its
 /// quotes.
 pub(crate) fn unescape_structured_data(raw: &[u8], out: &mut Vec<u8>) -> bool {
     if let [b'[', key @ ..] = raw {
-        // Neither an id nor a name has a space in it.
+        // Neither an id nor a name contains a space.
         let id = memchr::memchr(b' ', key).unwrap_or(key.len());
         out.extend_from_slice(&key[..id]);
         if let Some(space) = memchr::memrchr(b' ', key) {
@@ -332,14 +334,14 @@ pub(crate) fn unescape_structured_data(raw: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Reads times with what was last seen kept.
+/// A parser of times that caches the last day.
 struct SyslogTimeParser {
-    /// The years that a date without one may be of.
+    /// The years that a date without one may belong to.
     candidate_years: Range<i32>,
-    /// Behind this, in seconds, a date is of an earlier year.
+    /// Latest possible instant in seconds: a later date belongs to an earlier year.
     latest_seconds: i64,
     offset_seconds: i64,
-    /// The day without a year that came last, and when it began in the years that it exists in,
+    /// The last day without a year, and its start in each candidate year that has it,
     /// the latest first.
     last_day: [u8; 6],
     day_starts: Vec<i64>,
@@ -351,7 +353,7 @@ impl SyslogTimeParser {
         let latest = format.reference_seconds.saturating_add(86_400);
         let year = chrono::DateTime::from_timestamp(latest, 0).map_or(1970, |time| time.year());
         Self {
-            // 29 February comes again after eight years at the latest.
+            // 29 February comes again after at most eight years.
             candidate_years: year.saturating_sub(8)..year.saturating_add(2),
             latest_seconds: latest,
             offset_seconds: i64::from(format.offset_seconds),
@@ -361,7 +363,7 @@ impl SyslogTimeParser {
         }
     }
 
-    /// A time in seconds since 1970-01-01 UTC and nanoseconds.
+    /// Parses a time into seconds since 1970-01-01 UTC and nanoseconds.
     #[inline]
     fn parse_instant(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
         if bytes.first()?.is_ascii_digit() {
@@ -380,7 +382,7 @@ impl SyslogTimeParser {
         is_possible_clock(time, instant).then_some((instant, 0))
     }
 
-    /// A time with its year behind the clock or before it.
+    /// Parses a time with its year after the clock or before it.
     #[cold]
     fn parse_with_year(&self, bytes: &[u8]) -> Option<(i64, u32)> {
         let ((day, time), year) = match bytes {
@@ -402,7 +404,7 @@ impl SyslogTimeParser {
         is_possible_clock(time, instant).then_some((instant, 0))
     }
 
-    /// A time of RFC 3339, or that without a zone.
+    /// Parses a time of RFC 3339, with or without a zone.
     fn parse_rfc3339(&mut self, bytes: &[u8]) -> Option<(i64, u32)> {
         if let Some((seconds, nanos, utc)) = self.rfc3339_cache.parse_date_time(bytes) {
             return Some((if utc { seconds } else { seconds - self.offset_seconds }, nanos));
@@ -412,7 +414,7 @@ impl SyslogTimeParser {
         Some((written.seconds - offset, written.nanos))
     }
 
-    /// Keeps another day, `Oct 11` or `Oct  1`.
+    /// Caches another day, `Oct 11` or `Oct  1`.
     #[cold]
     fn cache_day(&mut self, day: &[u8; 6]) {
         self.day_starts.clear();
@@ -427,12 +429,12 @@ impl SyslogTimeParser {
     }
 }
 
-/// Bytes of ` 2024`.
+/// Length of ` 2024`.
 const YEAR_BYTES: usize = 5;
-/// Bytes of the longest time without a year, `Oct 11 22:14:15`.
+/// Maximum length of a time without a year, `Oct 11 22:14:15`.
 const YEARLESS_TIME_BYTES: usize = 15;
 
-/// The day, as `Oct 11` or `Oct  1`, and the clock of a time without a year.
+/// Splits a time without a year into the day, as `Oct 11` or `Oct  1`, and the clock.
 #[inline(always)]
 fn split_day_and_clock(bytes: &[u8]) -> Option<([u8; 6], &[u8])> {
     match bytes {
@@ -447,7 +449,7 @@ fn split_day_and_clock(bytes: &[u8]) -> Option<([u8; 6], &[u8])> {
     }
 }
 
-/// A day as `Oct 11` or `Oct  1`, of one that may be written `Oct 1`.
+/// Returns a day as `Oct 11` or `Oct  1`, from a spelling that may be `Oct 1`.
 #[inline(always)]
 fn pad_day(day: &[u8]) -> Option<[u8; 6]> {
     match day {
@@ -456,14 +458,14 @@ fn pad_day(day: &[u8]) -> Option<[u8; 6]> {
     }
 }
 
-/// The numbers of the month and the day of `Oct 11` or `Oct  1`.
+/// Returns month and day of `Oct 11` or `Oct  1` as numbers.
 fn parse_month_and_day(day: &[u8; 6]) -> Option<(u32, u32)> {
     let &[m1, m2, m3, _, d1, d2] = day;
     let number = fast_value_parsing::parse_two_digits(if d1 == b' ' { b'0' } else { d1 }, d2)?;
     Some((month_number([m1, m2, m3])?, number))
 }
 
-/// Returns true if a text begins with a year from 1970 to 2099 and a space before it: ` 2024`.
+/// Returns whether a text begins with a space and a year from 1970 to 2099: ` 2024`.
 #[inline(always)]
 fn has_year_prefix(text: &[u8]) -> bool {
     match text {
@@ -475,26 +477,26 @@ fn has_year_prefix(text: &[u8]) -> bool {
 
 // -------------------------------------------------------------------------------- records
 
-/// Splits records into columns.
+/// The tokenizer of system logs.
 struct SyslogTokenizer {
-    /// The wanted columns.
+    /// Positions of the wanted columns.
     wanted_columns: Vec<usize>,
     framing: SyslogFraming,
     /// Keys and values of a record's structured data.
     data_entries: Vec<(ValueSpan, ValueSpan)>,
 }
 
-/// Returns true if a word is a day without a time of day, `2003-10-11`.
+/// Returns whether a word is a day without a time of day, `2003-10-11`.
 fn is_date_without_time(word: &[u8]) -> bool {
     let [_, _, _, _, b'-', _, _, b'-', _, _] = word else { return false };
     word.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')
 }
 
-/// The spans of a record's columns; of structured data, its text.
+/// The spans of a record's columns; for structured data, the span of its text.
 type SyslogRow = [ValueSpan; column_position::COUNT];
 
 impl SyslogTokenizer {
-    /// The record's text within its frame.
+    /// Returns the range of the record's text within its frame.
     fn framed_text(&self, block: &[u8], record: Range<usize>) -> Result<Range<usize>, TextFault> {
         let content = match self.framing {
             SyslogFraming::Lines => record,
@@ -515,7 +517,7 @@ impl SyslogTokenizer {
         Ok(lines::trim_line_end(block, content))
     }
 
-    /// Takes one record.
+    /// Parses one record and pushes its values to the columns.
     fn push_record(
         &mut self,
         block: &[u8],
@@ -576,7 +578,7 @@ impl Tokenizer for SyslogTokenizer {
                 end = block.len();
                 break;
             }
-            // A frame may end within a character, and the next begin with the rest of it.
+            // A frame may end within a character, and the next one begin with the rest of it.
             let is_torn = self.framing == SyslogFraming::Octets
                 && block.get(record.end).is_some_and(|byte| matches!(byte, 0x80..=0xbf));
             end = record.end;
@@ -611,10 +613,10 @@ impl Tokenizer for SyslogTokenizer {
     }
 }
 
-/// What is wrong with a value of structured data that the record ends in.
+/// Fault of a record that ends inside a value of structured data.
 const UNCLOSED_QUOTE: &str = "a quote is never closed";
 
-/// A record while it is walked over.
+/// A cursor over a record.
 struct SyslogCursor<'a> {
     /// The block up to the record's end.
     text: &'a [u8],
@@ -622,13 +624,13 @@ struct SyslogCursor<'a> {
 }
 
 impl SyslogCursor<'_> {
-    /// The bytes from here on.
+    /// Returns the bytes from here on.
     #[inline(always)]
     fn remaining(&self) -> &[u8] {
         &self.text[self.position..]
     }
 
-    /// Steps over a byte, if it comes next.
+    /// Consumes a byte, if it comes next.
     #[inline(always)]
     fn take_byte(&mut self, byte: u8) -> bool {
         let is_next = self.text.get(self.position) == Some(&byte);
@@ -636,7 +638,7 @@ impl SyslogCursor<'_> {
         is_next
     }
 
-    /// Steps over the bytes before the first one that `ends`; how many those are.
+    /// Consumes the bytes before the first one for which `ends` is true; returns their range.
     #[inline(always)]
     fn take_until(&mut self, ends: impl Fn(u8) -> bool) -> Range<usize> {
         let start = self.position;
@@ -646,8 +648,8 @@ impl SyslogCursor<'_> {
         start..self.position
     }
 
-    /// The spans of all columns, and the entries of structured data. Where it fails, it stands
-    /// at what is wrong.
+    /// Parses the spans of all columns, and the entries of structured data. If it fails, the cursor stands
+    /// at the fault.
     #[inline]
     fn parse_row(
         &mut self,
@@ -673,7 +675,7 @@ impl SyslogCursor<'_> {
         Ok(row)
     }
 
-    /// Steps over a version and a space, if they come next.
+    /// Consumes a version and a space, if they come next.
     #[inline(always)]
     fn take_version(&mut self) -> Option<Range<usize>> {
         let rest = self.remaining();
@@ -689,7 +691,7 @@ impl SyslogCursor<'_> {
         Some(version)
     }
 
-    /// The rest of a record of RFC 5424.
+    /// Parses the rest of a record of RFC 5424.
     fn parse_rfc5424(
         &mut self,
         row: &mut SyslogRow,
@@ -738,7 +740,7 @@ impl SyslogCursor<'_> {
         Ok(())
     }
 
-    /// An element of structured data.
+    /// Parses an element of structured data.
     fn parse_element(
         &mut self,
         entries: &mut Vec<(ValueSpan, ValueSpan)>,
@@ -788,7 +790,7 @@ impl SyslogCursor<'_> {
         if self.take_byte(b']') { Ok(()) } else { Err("expected a space or the element's `]`") }
     }
 
-    /// The rest of a record of RFC 3164.
+    /// Parses the rest of a record of RFC 3164.
     #[inline]
     fn parse_rfc3164(&mut self, row: &mut SyslogRow) -> Result<(), &'static str> {
         let length = match self.remaining() {
@@ -867,7 +869,8 @@ impl SyslogCursor<'_> {
     }
 }
 
-/// The length of a time with its year before the clock, `Dec 23 2024 15:31:15`, that a text begins with.
+/// Returns the length of a time with its year before the clock, `Dec 23 2024 15:31:15`, at the beginning of a
+/// text.
 #[cold]
 fn length_of_time_with_year(text: &[u8]) -> Option<usize> {
     let [m1, m2, m3, b' ', rest @ ..] = text else { return None };
@@ -882,7 +885,7 @@ fn length_of_time_with_year(text: &[u8]) -> Option<usize> {
     (has_year_prefix(rest) && is_clock).then_some(4 + day + YEAR_BYTES + 9)
 }
 
-/// Bytes of a block that are not what they stand for.
+/// Returns the span of bytes with escapes.
 #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
 fn escaped_span(range: Range<usize>) -> ValueSpan {
     ValueSpan::new_escaped(range.start as u32, range.end as u32)

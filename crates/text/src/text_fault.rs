@@ -1,4 +1,4 @@
-//! Why a record is refused.
+//! The reason why a decoder rejects a record.
 
 use std::ops::Range;
 
@@ -9,33 +9,34 @@ use crate::value_parsing::{
     can_parse_as, describe_type, is_out_of_double_range, is_rounded_as_double,
 };
 
-/// Why a record is refused: the kind tells programs, [`Display`](std::fmt::Display) people.
+/// The reason why a decoder rejects a record: the kind is for programs, [`Display`](std::fmt::Display) for
+/// people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextFault {
-    /// The column at fault, if it is one; of a nested column its path: `a.b[2]`.
+    /// The column at fault, if there is one; for a part of a nested column its path: `a.b[2]`.
     pub column: Option<String>,
-    /// The byte of the record where it was found, the first being 0.
+    /// Offset of the fault within the record, from 0.
     pub offset: usize,
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: TextFaultKind,
 }
 
-/// What is wrong with a record.
+/// The kind of a fault in a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TextFaultKind {
     /// A record with more or fewer fields than the others.
     FieldCount {
-        /// Fields that a record has.
+        /// Number of fields in every record.
         expected: usize,
-        /// Fields that this one has.
+        /// Number of fields in this record.
         found: usize,
     },
     /// A value that is not of its column's type.
     WrongType {
         /// The column's type.
         expected: DataType,
-        /// The value as it is written, shortened.
+        /// The value as the text spells it, shortened.
         value: String,
     },
     /// A JSON string that holds a number or a Boolean, in a column whose sample had none in strings.
@@ -45,55 +46,56 @@ pub enum TextFaultKind {
         /// The value of the string, shortened.
         value: String,
     },
-    /// An integer that a DOUBLE would round, in a column that is to keep every digit.
+    /// An integer that a DOUBLE would round, in a column that must keep every digit.
     RoundedByDouble {
-        /// The integer as it is written, shortened.
+        /// The integer as the text spells it, shortened.
         value: String,
     },
-    /// A number beyond the range of a DOUBLE, in a column that is to keep its value.
+    /// A number beyond the range of a DOUBLE, in a column that must keep its value.
     DoubleOutOfRange {
-        /// The number as it is written, shortened.
+        /// The number as the text spells it, shortened.
         value: String,
     },
     /// Bytes that are not UTF-8.
     InvalidUtf8 {
-        /// The field that holds them, the first being 1, where records have fields.
+        /// Number of the field that holds them, from 1, in formats whose records have fields.
         field: Option<usize>,
     },
     /// NUL bytes in front of a record.
     LeadingNuls {
-        /// Number of them.
+        /// Number of NUL bytes.
         count: usize,
     },
     /// A quote that is never closed.
     UnclosedQuote,
-    /// A quoted field with line ends whose lines have all fields of a record each, if quotes are plain text.
+    /// A quoted field that spans lines, each of which would be a record with all fields if quotes were plain
+    /// text.
     QuotedRecords {
-        /// The lines of the record.
+        /// Number of lines in the record.
         lines: usize,
-        /// Fields that each of them has.
+        /// Number of fields in each line.
         fields: usize,
     },
-    /// A quote behind a backslash that closes its field though more of the field follows.
+    /// A quote after a backslash that closes its field although more of the field follows.
     ClosedAfterBackslash,
-    /// JSON's or another grammar's rules are broken, as the text says.
+    /// A violation of JSON's or another grammar, described by the text.
     SyntaxError(String),
-    /// The line is not what a pattern says.
+    /// A line that does not match the pattern of the log format.
     PatternMismatch,
-    /// The input ends, or the line does, within a value.
+    /// An input or line that ends inside a value.
     EndsInsideValue(String),
-    /// A value of the wrong shape: an array where an object is expected, say.
+    /// A value of the wrong shape, for example an array instead of an object.
     WrongShape {
-        /// What is expected.
+        /// The expected shape, in words.
         expected: String,
-        /// What is there, in words.
+        /// The actual value, in words.
         found: String,
     },
-    /// The line goes on after its record.
+    /// A line that continues after its record.
     TrailingBytes,
-    /// A record beyond the largest size.
+    /// A record beyond the maximum size.
     RecordTooLong {
-        /// The largest size in bytes.
+        /// The maximum size in bytes.
         bytes_max: usize,
     },
 }
@@ -107,16 +109,16 @@ impl TextFault {
         Self { column: Some(column.into()), offset: at, kind }
     }
 
-    /// The fault of a record that begins with NUL bytes; none of one that does not.
+    /// Returns the fault of a record that begins with NUL bytes; `None` for any other record.
     ///
-    /// A hole in a file begins anywhere in a record and ends anywhere in another one: what follows the NUL bytes may
-    /// be the end of a record whose beginning is lost.
+    /// A hole in a file can begin in the middle of a record and end in the middle of another one. The bytes
+    /// after the NUL bytes may therefore be the end of a record whose beginning is lost.
     pub(crate) fn from_leading_nuls(record: &[u8]) -> Option<Self> {
         let count = record.iter().take_while(|byte| **byte == 0).count();
         (count > 0).then(|| Self::new(0, TextFaultKind::LeadingNuls { count }))
     }
 
-    /// The fault of a value that is not of its column's type.
+    /// Returns the fault of a value that is not of its column's type.
     pub(crate) fn from_wrong_type(
         column: &str,
         at: usize,
@@ -134,8 +136,8 @@ impl TextFault {
         Self::in_column(column, at, TextFaultKind::WrongType { expected: expected.clone(), value })
     }
 
-    /// The same fault of a JSON string: what is wrong with a value that is of the type without the quotes is
-    /// that it stands in them.
+    /// Returns the fault of the same value in a JSON string: a value that would be of the type without quotes
+    /// is at fault only for standing in them.
     pub(crate) fn into_string_fault(self) -> Self {
         let (expected, value) = match self.kind {
             TextFaultKind::WrongType { expected, value } if can_parse_as(&value, &expected) => {
@@ -217,22 +219,22 @@ impl std::fmt::Display for TextFault {
 
 impl std::error::Error for TextFault {}
 
-/// A refused record.
+/// A record that a decoder rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectedTextRecord {
-    /// Its bytes in the block that was decoded, its line end included.
+    /// Its byte range in the decoded block, with its line end.
     pub range: Range<usize>,
-    /// Why it is refused.
+    /// The reason.
     pub fault: TextFault,
-    /// How many of [`Decoded::rows`](crate::Decoded::rows) stand before it, so that records can be
-    /// numbered, whatever was refused among them.
+    /// Number of [`DecodedBlocks::rows`](crate::DecodedBlocks::rows) before it, so that a caller can number
+    /// records even if some are rejected.
     pub rows_before: u64,
 }
 
-/// At most so many characters of a value are shown.
+/// Maximum number of characters in an excerpt of a value.
 const EXCERPT_CHARS_MAX: usize = 60;
 
-/// A value as a message shows it: shortened, control characters escaped.
+/// Returns a value as messages show it: shortened, with control characters escaped.
 #[must_use]
 pub fn value_excerpt(value: &str) -> String {
     let mut text: String =

@@ -1,18 +1,18 @@
-//! Values that became null because they are not of their column's type.
+//! Counts of values that became NULL because they are not of their column's type.
 //!
-//! With [`mismatch_is_null`](crate::Options::mismatch_is_null) such a value would be lost without a word, so it is
-//! counted. The columns of a window are built one after the other; each notes its mismatches in the
-//! [`Context`](crate::leaf::Context), and the decoder adds them to its tally. They count once the window is settled, as
-//! [keys](crate::keys) do.
+//! With [`mismatch_is_null`](crate::Options::mismatch_is_null) such a value would be lost silently, so the
+//! decoder counts it. The decoder builds the columns of a window one after the other. Each column counts its
+//! mismatches in the [`DecodingContext`](crate::array_builders::DecodingContext), and the decoder adds them
+//! to its tally. They count once the decoder commits the window, as [keys](crate::unknown_keys) do.
 
 use std::cell::Cell;
 
 use crate::unknown_keys::OccurrenceTally;
 
-/// The values of a column that became null because they are not of its type, as a block shows them.
+/// Number and first offset of a column's values in one block that became NULL because of their type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockColumnMismatches {
-    /// The column's position among those that are read.
+    /// Position of the column among the requested columns.
     pub column: usize,
     /// Number of values.
     pub count: u64,
@@ -20,28 +20,28 @@ pub struct BlockColumnMismatches {
     pub first_offset: usize,
 }
 
-/// The mismatches of the column that is being built: their number and the place of the first.
+/// Counter of the mismatches in the column that is being built, with the offset of the first.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ColumnMismatchCounter(Cell<Option<(u64, usize)>>);
 
 impl ColumnMismatchCounter {
-    /// Notes a value that begins at `at`.
+    /// Counts a value that begins at `at`.
     pub(crate) fn count_mismatch(&self, at: usize) {
         let (count, first) = self.0.get().unwrap_or((0, at));
         self.0.set(Some((count + 1, first.min(at))));
     }
 
-    /// Gives them out.
+    /// Returns the count and the first offset, and resets the counter.
     pub(crate) fn take(&self) -> Option<(u64, usize)> {
         self.0.take()
     }
 }
 
-/// Mismatches of a decoder, by column.
+/// Mismatches of a decoder's columns.
 #[derive(Debug, Default)]
 pub(crate) struct ColumnMismatchTally {
     columns: Vec<OccurrenceTally>,
-    /// True if any were added since the last commit.
+    /// True if mismatches were added since the last commit.
     has_uncommitted: bool,
 }
 
@@ -50,7 +50,7 @@ impl ColumnMismatchTally {
         Self { columns: vec![OccurrenceTally::default(); column_count], has_uncommitted: false }
     }
 
-    /// Adds mismatches of a column, the first of them at `at`.
+    /// Adds mismatches of a column, the first of which is at `at`.
     pub(crate) fn add(&mut self, column: usize, count: u64, at: usize) {
         if let Some(occurrences) = self.columns.get_mut(column) {
             occurrences.add(count, at);
@@ -58,21 +58,21 @@ impl ColumnMismatchTally {
         }
     }
 
-    /// Lets count what was added.
+    /// Commits the added mismatches.
     pub(crate) fn commit(&mut self) {
         if std::mem::take(&mut self.has_uncommitted) {
             self.columns.iter_mut().for_each(OccurrenceTally::commit);
         }
     }
 
-    /// Forgets what was added.
+    /// Discards the mismatches added since the last commit.
     pub(crate) fn discard(&mut self) {
         if std::mem::take(&mut self.has_uncommitted) {
             self.columns.iter_mut().for_each(OccurrenceTally::discard);
         }
     }
 
-    /// Gives out what was committed.
+    /// Moves the committed mismatches into `out`.
     pub(crate) fn drain(&mut self, out: &mut Vec<BlockColumnMismatches>) {
         let columns = self.columns.iter_mut().enumerate();
         out.extend(columns.filter_map(|(column, occurrences)| {
@@ -103,7 +103,7 @@ mod tests {
         Arc::new(Field::new(name, data_type, true))
     }
 
-    /// Scalars as CSV and logfmt write them, by column, and whether they are of another type.
+    /// Scalars as CSV and logfmt write them, with 1 if the column has another type.
     type Values = &'static [(&'static str, u64)];
 
     fn flat_columns() -> Vec<(FieldRef, Values)> {
@@ -164,7 +164,7 @@ mod tests {
         if format == 2 { nested_columns() } else { flat_columns() }
     }
 
-    /// Records with the mismatches of each column, or none for a record that is refused.
+    /// Returns records with the number of mismatches in each column, or `None` for a rejected record.
     fn records(format: usize) -> impl Strategy<Value = Vec<(String, Option<Vec<u64>>)>> {
         let values: Vec<Values> = columns(format).into_iter().map(|(_, values)| values).collect();
         let record = values.into_iter().map(select).collect::<Vec<_>>();
@@ -197,7 +197,7 @@ mod tests {
 
     fn decoder(format: usize, options: Options) -> Box<dyn BlockDecoder> {
         let fields: Vec<FieldRef> = columns(format).into_iter().map(|(field, _)| field).collect();
-        // The second column holds to canonical numbers.
+        // The second column takes only canonical numbers.
         let options = Options { inferred_columns: vec![1], mismatch_is_null: true, ..options };
         let placed = || fields.iter().cloned().enumerate().collect();
         match format {
@@ -213,7 +213,7 @@ mod tests {
     /// Number of mismatches and place of the first, by column.
     type Found = Vec<(u64, Option<usize>)>;
 
-    /// Decodes a text in blocks of so many records.
+    /// Decodes a text in blocks of `block_records` records.
     fn count_mismatches(
         decoder: &mut dyn BlockDecoder,
         records: &[&str],
@@ -237,7 +237,8 @@ mod tests {
     }
 
     proptest! {
-        /// Windows, single records, batches and blocks of any size count alike, and as the values say.
+        /// Windows, single records, batches and blocks of any size give the same counts, which match the
+        /// values.
         #[test]
         fn mismatches_are_counted_alike_on_every_path(
             (format, records) in (0usize..3).prop_flat_map(|format| (Just(format), records(format))),
@@ -268,7 +269,8 @@ mod tests {
         assert_eq!(found[3..], [(0, None); 5]);
     }
 
-    /// A value of another type is null to the conditions, too, and is not counted in rows that others drop.
+    /// A value of another type is null to predicates, too. It is not counted in rows that other predicates
+    /// drop.
     #[test]
     fn predicates_treat_mismatches_as_null() {
         let texts = ["1,1,,,,,,\n", "x,1,,,,,,\n", "2,x,,,,,,\n"];
@@ -283,7 +285,7 @@ mod tests {
             let mut decoder = decoder(0, Options { predicates, ..Options::default() });
             let mut out = DecodedBlocks::default();
             decoder.decode(texts.concat().as_bytes(), &mut out);
-            // Rows that turn out not to satisfy it may be among them.
+            // Some of them may turn out not to satisfy the predicate.
             let kept: usize = out.batches.iter().map(|batch| batch.num_rows()).sum();
             assert_eq!(kept, rows, "{test:?}");
             let mut found = [0, 0];

@@ -1,18 +1,19 @@
-//! Keys of records that no column has: which, how often, and where first.
+//! Counts of the keys in records that no column has, each with its first offset.
 //!
-//! Columns of JSON and logfmt are the keys of a sample, and a key that comes only behind it would be lost without a
-//! word. So a decoder is told the keys of all columns, wanted or not ([`KnownKeys`]), and counts those that are none
-//! of them ([`KeyTally`]).
+//! The columns of JSON and logfmt come from the keys of a sample. A key that appears only after the sample
+//! would be lost silently. The caller therefore gives the decoder the keys of all columns, requested or not
+//! ([`KnownKeys`]), and the decoder counts other keys ([`KeyTally`]).
 //!
-//! Keys of a window or a record count only once it is settled, because its values may be
-//! forgotten and read again, record by record:
+//! The tally counts the keys of a window or record only once the decoder commits it, because the decoder may
+//! discard its values and read them again, record by record:
 //!
 //! ```text
-//!   add ──► window ──┬── commit ──► block ── drain ──► Decoded
+//!   add ──► window ──┬── commit ──► block ── drain ──► DecodedBlocks
 //!                    └── discard
 //! ```
 //!
-//! A key takes one of the tally's places only once it counts: keys of malformed records leave room for others.
+//! A key takes one of the tally's places only when it is committed: keys of malformed records leave room for
+//! others.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,21 +21,24 @@ use std::sync::Arc;
 use arrow_schema::{DataType, FieldRef};
 use hashbrown::HashMap;
 
-/// Distinct keys that a decoder tells apart. Further ones are counted together.
+/// Maximum number of distinct keys that a decoder counts separately. It counts further keys together.
 const DISTINCT_KEYS_MAX: usize = 1_000;
-/// Bytes that are kept of a key's name and of its path. Of a longer one, its length and a hash stand for the rest.
+/// Maximum number of bytes stored of a key's name and path. A length and a hash replace the rest of a longer
+/// one.
 const PATH_BYTES_MAX: usize = 200;
 
 /// The keys of an object for which there are columns or fields.
 ///
-/// The keys of a record, or of a struct within it; a value that is a struct or a list of structs has keys of its own.
+/// They are the keys of a record, or of a struct inside it. A struct, or a list of structs, has keys of its
+/// own.
 #[derive(Debug, Default)]
 pub struct KnownKeys {
     keys: HashMap<Box<[u8]>, Option<Arc<KnownKeys>>>,
 }
 
 impl KnownKeys {
-    /// The keys of these columns. Columns at which `is_open` is false are not looked into.
+    /// Returns the keys of these columns. Columns for which `is_open` returns false contribute no nested
+    /// keys.
     #[must_use]
     pub fn new(columns: &[FieldRef], is_open: impl Fn(usize) -> bool) -> Self {
         let key = |(place, field): (usize, &FieldRef)| {
@@ -61,24 +65,25 @@ impl KnownKeys {
         }
     }
 
-    /// Returns whether a key is one of them.
+    /// Returns whether the object has a column or field for a key.
     pub(crate) fn contains(&self, key: &[u8]) -> bool {
         self.keys.contains_key(key)
     }
 
-    /// The keys within the values of a key.
+    /// Returns the known keys inside the values of a key.
     pub(crate) fn nested_keys(&self, key: &str) -> Option<Arc<Self>> {
         self.keys.get(key.as_bytes()).cloned().flatten()
     }
 }
 
-/// A key that no column has, as a block shows it.
+/// A key that no column has, with its occurrences in one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockUnknownKey {
-    /// The key, within other objects its path: `user.name`, `items[].price`. A name that looks like a path is in double
-    /// quotes: `"user.name"`. A path of more than 200 bytes is shortened, and is still longer than those.
+    /// The key, or its path inside other objects: `user.name`, `items[].price`. A name that looks like a path
+    /// is in double quotes: `"user.name"`. A path of more than 200 bytes is shortened, but still has more
+    /// than 200 bytes.
     pub path: String,
-    /// The column that it is within; none if it is a key of the record itself.
+    /// The column that contains the key; `None` for a key of the record itself.
     pub column: Option<Arc<str>>,
     /// Number of occurrences.
     pub count: u64,
@@ -86,40 +91,40 @@ pub struct BlockUnknownKey {
     pub first_offset: usize,
 }
 
-/// Unknown keys of a decoder.
+/// Counts of a decoder's unknown keys.
 #[derive(Debug, Default)]
 pub(crate) struct KeyTally {
-    /// By the number of the object that they are in, and by their names ([`bounded_name`]).
+    /// Indices into `counted_keys`, by object number and name ([`bound_key_name`]).
     key_indices: Vec<HashMap<Arc<[u8]>, usize>>,
     counted_keys: Vec<CountedKey>,
-    /// The number of `keys` that keep their places; those behind came since the last commit.
+    /// Number of `counted_keys` that keep their places; the keys after them came since the last commit.
     committed_key_count: usize,
-    /// Changes whenever keys lose their places, after which their indices are those of others.
+    /// Changes whenever keys lose their places, after which their indices belong to other keys.
     generation: u64,
-    /// Those of the record at hand, each with its place.
+    /// Unknown keys of the current record, each with its offset.
     record_keys: Vec<(KeyIndex, usize)>,
-    /// Those that were added since the last commit.
+    /// Indices of keys added since the last commit.
     uncommitted_keys: Vec<usize>,
-    /// Those that were committed since they were last drained.
+    /// Indices of keys committed since the last drain.
     committed_keys: Vec<usize>,
     /// Occurrences of keys beyond the maximum.
     overflow: OccurrenceTally,
 }
 
-/// Places of the keys of an object.
+/// The object that a key belongs to: its number, the path of its keys and its column.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObjectScope {
     /// The object's number.
     pub(crate) object_number: usize,
     /// Prefix of the paths of its keys.
     pub(crate) path_prefix: String,
-    /// The column that it is within, unless it is the record.
+    /// The column that contains the object; `None` for the record itself.
     pub(crate) column: Option<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
 struct CountedKey {
-    /// The number of the object that it is in, and its name as `places` has it.
+    /// Number of the key's object, and its name as `key_indices` has it.
     object_number: usize,
     name: Arc<[u8]>,
     path: String,
@@ -127,7 +132,7 @@ struct CountedKey {
     occurrences: OccurrenceTally,
 }
 
-/// Occurrences of a key or a mismatch, and the place of the first.
+/// Number of occurrences of a key or a mismatch, with the offset of the first, by window and block.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct OccurrenceTally {
     window_count: u64,
@@ -153,24 +158,25 @@ impl OccurrenceTally {
         self.block_count += std::mem::take(&mut self.window_count);
     }
 
-    /// Forgets those that were not committed.
+    /// Discards the occurrences that were not committed.
     pub(crate) fn discard(&mut self) {
         self.window_count = 0;
     }
 
-    /// Gives out the count of those that were committed, and the place of the first; none if there are none.
+    /// Returns the number of committed occurrences and the offset of the first, and resets them; `None` if
+    /// there are none.
     pub(crate) fn drain(&mut self) -> Option<(u64, usize)> {
         let count = std::mem::take(&mut self.block_count);
         (count > 0).then_some((count, self.block_first_offset))
     }
 }
 
-/// Index of the key in a tally; none beyond the maximum. Only valid in the [generation](KeyTally::generation) in which it
-/// was given.
+/// Index of a key in a tally; `None` for keys beyond the maximum. Only valid in the
+/// [generation](KeyTally::generation) in which the tally returned it.
 pub(crate) type KeyIndex = Option<usize>;
 
 impl KeyTally {
-    /// The key of this name in an object.
+    /// Returns the index of the key of this name in an object, and adds the key if it is new.
     pub(crate) fn intern_key(&mut self, object: &ObjectScope, name: &[u8]) -> KeyIndex {
         let name_or_hash = bound_key_name(name);
         let places = self.key_indices.get(object.object_number);
@@ -201,12 +207,12 @@ impl KeyTally {
         Some(place)
     }
 
-    /// Returns the generation of the indices of keys: another one than before means that they are no longer valid.
+    /// Returns the generation of the key indices: a changed generation means that they are no longer valid.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Takes away the places of the last keys, those from `len` on.
+    /// Removes the last keys, those from index `len` on.
     fn truncate(&mut self, len: usize) {
         if len >= self.counted_keys.len() {
             return;
@@ -219,12 +225,12 @@ impl KeyTally {
         self.generation += 1;
     }
 
-    /// Notes a key of the record at hand.
+    /// Notes a key of the current record.
     pub(crate) fn note_record_key(&mut self, key: KeyIndex, at: usize) {
         self.record_keys.push((key, at));
     }
 
-    /// Adds the keys of the record at hand, which is sound.
+    /// Adds the keys of the current record, which is sound.
     #[inline]
     pub(crate) fn add_record_keys(&mut self) {
         if !self.record_keys.is_empty() {
@@ -234,7 +240,7 @@ impl KeyTally {
         }
     }
 
-    /// Forgets those of the record at hand, which is not.
+    /// Discards the keys of the current record, which is not sound.
     pub(crate) fn discard_record_keys(&mut self) {
         self.record_keys.clear();
     }
@@ -249,7 +255,7 @@ impl KeyTally {
         counted.occurrences.add(count, at);
     }
 
-    /// Lets count what was added.
+    /// Commits the added occurrences.
     pub(crate) fn commit(&mut self) {
         self.overflow.commit();
         for place in self.uncommitted_keys.drain(..) {
@@ -267,7 +273,7 @@ impl KeyTally {
         self.committed_key_count = self.counted_keys.len();
     }
 
-    /// Forgets what was added.
+    /// Discards the occurrences added since the last commit.
     pub(crate) fn discard(&mut self) {
         self.record_keys.clear();
         self.overflow.discard();
@@ -279,7 +285,7 @@ impl KeyTally {
         self.truncate(self.committed_key_count);
     }
 
-    /// Gives out what was committed, and how often other keys came.
+    /// Moves the committed keys into `keys` and returns the number of occurrences of other keys.
     pub(crate) fn drain(&mut self, keys: &mut Vec<BlockUnknownKey>) -> u64 {
         for place in self.committed_keys.drain(..) {
             if let Some(CountedKey { path, column: within, occurrences, .. }) =
@@ -298,7 +304,8 @@ impl KeyTally {
     }
 }
 
-/// Returns a name that tells its key from all others: a long one's beginning, length and hash, which no short one is.
+/// Returns a name that distinguishes its key from all others. A long name becomes its beginning, length and
+/// hash, which no short name equals.
 fn bound_key_name(name: &[u8]) -> Cow<'_, [u8]> {
     match name.get(..PATH_BYTES_MAX) {
         Some(begun) if name.len() > PATH_BYTES_MAX => {
@@ -309,7 +316,8 @@ fn bound_key_name(name: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns a name as a step of a path: in double quotes, if it looks like a path or begins with one.
+/// Returns a name as a step of a path: in double quotes if it looks like a path or begins with a double
+/// quote.
 pub(crate) fn quote_path_step(name: &str) -> Cow<'_, str> {
     match name.starts_with('"') || name.contains(['.', '[', ']']) {
         true => format!("\"{}\"", name.replace('"', "\"\"")).into(),
@@ -317,7 +325,7 @@ pub(crate) fn quote_path_step(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Shortens a path that is too long: its length and a hash tell it from others that begin alike.
+/// Shortens a path that is too long: its length and a hash distinguish it from paths with the same beginning.
 pub(crate) fn shorten_path(path: &str) -> String {
     let mut end = path.len().min(PATH_BYTES_MAX);
     while !path.is_char_boundary(end) {
@@ -332,7 +340,7 @@ pub(crate) fn shorten_path(path: &str) -> String {
     }
 }
 
-/// FNV-1a of 128 bits, which is the same in all processes.
+/// Returns the FNV-1a hash of 128 bits, which is the same in all processes.
 fn fnv1a_128(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -355,7 +363,7 @@ mod tests {
         assert_eq!(a, tally.intern_key(&record, b"a"));
         tally.add_occurrences(a, 2, 70);
         tally.discard();
-        // Neither has a place of its own any longer.
+        // Neither key has a place any longer.
         assert!(tally.counted_keys.is_empty());
         let (a, b) = (tally.intern_key(&record, b"a"), tally.intern_key(&nested, b"a"));
         tally.add_occurrences(b, 1, 60);
@@ -377,7 +385,7 @@ mod tests {
         keys.sort_by(|one, other| one.path.cmp(&other.path));
         assert_eq!(keys, [key("a", 4, 50), key("s.a", 2, 55)]);
         keys.clear();
-        // What was drained is not given again; what was not committed is.
+        // A second drain returns nothing; a later commit is returned.
         tally.drain(&mut keys);
         assert_eq!(keys, []);
         tally.commit();
@@ -409,7 +417,7 @@ mod tests {
         let (begun, rest) = short.split_once('…').unwrap();
         assert_eq!(begun.chars().count(), 1 + (PATH_BYTES_MAX - 1) / 2);
         assert!(rest.starts_with(" (401 bytes, hash "), "{rest}");
-        // The end counts as well.
+        // The hash depends on the end of the path too.
         let others = ["a", "b"].map(|end| shorten_path(&format!("{long}{end}")));
         assert_ne!(others[0], others[1]);
     }
@@ -450,7 +458,7 @@ mod tests {
             let key = tally.intern_key(&record, format!("bad{number}").as_bytes());
             assert!(key.is_some(), "{number}");
             match number % 2 {
-                // A window that is forgotten, …
+                // A discarded window, …
                 0 => {
                     tally.add_occurrences(key, 1, number);
                     tally.discard();

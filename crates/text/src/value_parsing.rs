@@ -1,8 +1,8 @@
-//! Text to values: what a field of a text format must look like to be of a type.
+//! Parsers from text to values: the spelling that a field must have to be of a type.
 //!
-//! This is the only place that says so: inference asks [`accepts`], the decoders use
-//! [`column`], so that a type that was inferred is a type that can be read. Compared with
-//! Arrow's own parsers it is stricter where those would lose something without a word:
+//! Only this module decides it. Inference calls [`can_parse_as`] and the decoders call
+//! [`parse_column_with_nulls`], so that an inferred type is a type that can be read. It is stricter than
+//! Arrow's own parsers where those would lose something silently:
 //!
 //! | text | as | Arrow | here |
 //! | --- | --- | --- | --- |
@@ -14,8 +14,8 @@
 //! | `12.345` | Decimal(10, 2) | the last digit is dropped | refused |
 //! | `12:30:00.5` | Time32(s) | the fraction is dropped | refused |
 //!
-//! Columns arrive as string views: a value of up to 12 bytes, which most numbers and dates
-//! are, lies in the view itself, and comparing it with a null string is one comparison of
+//! Columns arrive as string views. A value of up to 12 bytes, as most numbers and dates
+//! are, is stored inside the view, and comparing it with a null string is one comparison of
 //! 128-bit integers instead of a regular expression.
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use arrow_schema::{DataType, TimeUnit};
 
 use crate::inline_views::{VIEW_INLINE_BYTES_MAX, make_inline_view};
 
-/// Which strings mean null.
+/// The strings that mean null.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NullStrings {
     contains_empty: bool,
@@ -48,7 +48,7 @@ pub(crate) struct NullStrings {
 }
 
 impl NullStrings {
-    /// The given strings, and the empty string if `empty`.
+    /// Returns the given strings, and the empty string if `empty`.
     pub(crate) fn new(nulls: &[String], empty: bool) -> Self {
         let (short, long): (Vec<_>, Vec<_>) = nulls
             .iter()
@@ -62,35 +62,35 @@ impl NullStrings {
         }
     }
 
-    /// Whether no string means null.
+    /// Returns whether no string means null.
     pub(crate) fn is_empty(&self) -> bool {
         !self.contains_empty && !self.has_words()
     }
 
-    /// Whether the empty string means null.
+    /// Returns whether the empty string means null.
     #[inline(always)]
     pub(crate) fn contains_empty(&self) -> bool {
         self.contains_empty
     }
 
-    /// Whether strings that are not empty mean null.
+    /// Returns whether strings other than the empty one mean null.
     #[inline(always)]
     pub(crate) fn has_words(&self) -> bool {
         !self.short_views.is_empty() || !self.long_words.is_empty()
     }
 
-    /// The strings that mean null, but for the empty one.
+    /// Returns the strings that mean null, without the empty one.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         self.words.iter().map(String::as_str)
     }
 
-    /// Whether the short value of this view is one of the words.
+    /// Returns whether the short value of this view is one of the strings.
     #[inline(always)]
     pub(crate) fn contains_view(&self, view: u128) -> bool {
         self.short_views.contains(&view)
     }
 
-    /// Whether `value` means null.
+    /// Returns whether `value` means null.
     #[inline]
     pub(crate) fn contains_bytes(&self, value: &[u8]) -> bool {
         match value.len() {
@@ -103,7 +103,7 @@ impl NullStrings {
         }
     }
 
-    /// Whether `value` means null.
+    /// Returns whether `value` means null.
     pub(crate) fn contains(&self, value: &str) -> bool {
         self.contains_bytes(value.as_bytes())
     }
@@ -120,7 +120,7 @@ impl NullStrings {
         }
     }
 
-    /// Which rows are not null, given those that are null already.
+    /// Returns the validity of the rows; rows that are null already stay null.
     fn validity(&self, strings: &StringViewArray) -> Option<NullBuffer> {
         if self.is_empty() {
             return strings.nulls().cloned();
@@ -138,7 +138,7 @@ impl NullStrings {
     }
 }
 
-/// Whether columns of text can be read as this type.
+/// Returns whether text can be read as a column of this type.
 #[must_use]
 pub fn is_supported_type(data_type: &DataType) -> bool {
     use DataType as T;
@@ -172,14 +172,14 @@ pub fn is_supported_type(data_type: &DataType) -> bool {
     }
 }
 
-/// Whether `value`, which is not null, is of a type.
+/// Returns whether `value`, which is not null, is of a type.
 #[must_use]
 pub fn can_parse_as(value: &str, data_type: &DataType) -> bool {
     let one = StringViewArray::from_iter_values([value]);
     parse_column_with_nulls(&one, data_type, &NullStrings::default()).is_ok()
 }
 
-/// Reads a column of text as a type; nulls stay null.
+/// Parses a column of text as a type; nulls stay null.
 ///
 /// # Errors
 /// The first row that is not of that type.
@@ -187,7 +187,7 @@ pub fn parse_column(strings: &StringViewArray, data_type: &DataType) -> Result<A
     parse_column_with_nulls(strings, data_type, &NullStrings::default())
 }
 
-/// Reads a column of text as a type; on failure the first row that is not of that type.
+/// Parses a column of text as a type. On failure returns the first row that is not of that type.
 pub(crate) fn parse_column_with_nulls(
     strings: &StringViewArray,
     data_type: &DataType,
@@ -342,7 +342,7 @@ fn build_primitive_array<T: ArrowPrimitiveType>(
     Ok(PrimitiveArray::new(values.into(), valid))
 }
 
-/// `true` or `false` in any case.
+/// Parses `true` or `false` in any case.
 pub(crate) fn parse_boolean(text: &str) -> Option<bool> {
     if text.eq_ignore_ascii_case("true") {
         Some(true)
@@ -353,25 +353,26 @@ pub(crate) fn parse_boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A float, as a column of floats takes it.
+/// Parses a float in the spelling that a column of floats takes.
 pub(crate) fn parse_float(text: &str) -> Option<f64> {
     Float64Type::parse(text)
 }
 
-/// A double holds every integer of so many digits.
+/// Number of decimal digits up to which a double holds every integer.
 pub(crate) const DOUBLE_EXACT_DIGITS: usize = 15;
 
-/// Returns whether a text is an integer that the nearest double does not equal.
+/// Returns whether a text is an integer that differs from the nearest double.
 pub(crate) fn is_rounded_as_double(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = digits.trim_start_matches('0');
     digits.len() > DOUBLE_EXACT_DIGITS
         && digits.bytes().all(|byte| byte.is_ascii_digit())
-        // All digits of a double are written; of infinity there are none.
+        // Formatting writes all digits of a finite double, and no digits of infinity.
         && digits.parse::<f64>().is_ok_and(|nearest| format!("{nearest:.0}") != digits)
 }
 
-/// Returns whether a text is a number in digits whose nearest double is infinite, or zero though the number is not.
+/// Returns whether a text is a decimal number whose nearest double is infinite, or zero although the number
+/// is not.
 pub(crate) fn is_out_of_double_range(text: &str) -> bool {
     let Some(nearest) = parse_float(text) else { return false };
     let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
@@ -379,16 +380,16 @@ pub(crate) fn is_out_of_double_range(text: &str) -> bool {
     has_digit && (nearest.is_infinite() || nearest == 0.0)
 }
 
-/// Returns whether a text is a finite number that the nearest double represents: an integer (no point, no exponent) to
-/// the last digit, and any other one up to rounding.
+/// Returns whether a text is a finite number that the nearest double represents: an integer (no point, no
+/// exponent) exactly, and any other number up to rounding.
 pub(crate) fn is_representable_as_double(text: &str) -> bool {
     parse_float(text).is_some_and(f64::is_finite)
         && !is_out_of_double_range(text)
         && !is_rounded_as_double(text)
 }
 
-/// `[+-]digits[.digits][e[+-]digits]`, white space around it aside, in units of the scale; none if
-/// the type does not hold it to the last digit.
+/// Parses `[+-]digits[.digits][e[+-]digits]`, possibly surrounded by white space, into units of the scale.
+/// Returns `None` if the type does not hold the number exactly.
 fn parse_decimal<T: DecimalType>(text: &str, precision: u8, scale: i8) -> Option<T::Native> {
     let text = text.trim_ascii().as_bytes();
     let (negative, text) = match text {
@@ -407,7 +408,7 @@ fn parse_decimal<T: DecimalType>(text: &str, precision: u8, scale: i8) -> Option
     if whole.is_empty() && fraction.is_empty() || !digits().all(u8::is_ascii_digit) {
         return None;
     }
-    // An exponent that does not fit is that of zero, or of nothing that fits.
+    // An exponent that does not fit belongs to zero, or to a number that does not fit.
     let unsigned = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
     if unsigned.is_empty() || !unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -419,7 +420,7 @@ fn parse_decimal<T: DecimalType>(text: &str, precision: u8, scale: i8) -> Option
     if zeros == count {
         return Some(zero);
     }
-    // What is to be multiplied by ten to this has the scale.
+    // The digits times ten to the power of `shift` have the scale.
     let shift = exponent.parse::<i64>().ok()?.checked_add(i64::from(scale))?;
     let shift =
         shift.checked_add(i64::try_from(trailing).ok()? - i64::try_from(fraction.len()).ok()?)?;
@@ -440,16 +441,16 @@ fn parse_decimal<T: DecimalType>(text: &str, precision: u8, scale: i8) -> Option
     if negative { value.neg_checked().ok() } else { Some(value) }
 }
 
-/// `HH:MM[:SS[.fraction]]`, perhaps with AM or PM, in units of `step` nanoseconds; none if those
-/// do not hold it.
+/// Parses `HH:MM[:SS[.fraction]]`, possibly with AM or PM, into units of `step` nanoseconds. Returns `None`
+/// if those do not hold the time exactly.
 fn parse_time_of_day(text: &str, step: i64) -> Option<i64> {
     const DAY_NANOS: i64 = 86_400_000_000_000;
-    // Beyond nanoseconds only zeros lose nothing.
+    // Beyond nanoseconds, dropping a digit other than zero would lose something.
     let fraction = text.bytes().skip_while(|byte| *byte != b'.').skip(1 + 9);
     if fraction.into_iter().any(|byte| matches!(byte, b'1'..=b'9')) {
         return None;
     }
-    // A leap second belongs to a day: a time of day has none.
+    // A leap second needs a day, which a time of day does not have.
     if text.get(6..8) == Some("60") {
         return None;
     }
@@ -469,7 +470,7 @@ fn parse_digits(bytes: &[u8]) -> Option<u32> {
     Some(number)
 }
 
-/// `YYYY-MM-DD` as days since 1970-01-01.
+/// Parses `YYYY-MM-DD` into days since 1970-01-01.
 pub(crate) fn parse_date(text: &str) -> Option<i32> {
     let bytes: &[u8; 10] = text.as_bytes().try_into().ok()?;
     if bytes[4] != b'-' || bytes[7] != b'-' {
@@ -499,20 +500,20 @@ pub(crate) fn parse_date(text: &str) -> Option<i32> {
     Some(era * 146_097 + day_of_era - 719_468)
 }
 
-/// A date with a time, as it is written.
+/// A date, possibly with a time, as the text states it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ParsedDateTime {
-    /// Seconds since 1970-01-01 00:00:00 on the clock that was read.
+    /// Seconds since 1970-01-01 00:00:00 in local time of the text.
     pub(crate) seconds: i64,
-    /// Nanoseconds of the fraction.
+    /// Fraction of the second in nanoseconds.
     pub(crate) nanos: u32,
-    /// Seconds that the clock is ahead of UTC, where the text says so.
+    /// Offset of the local time from UTC in seconds, if the text states it.
     pub(crate) utc_offset_seconds: Option<i32>,
-    /// Whether there is more than a date.
+    /// True if the text has a time besides the date.
     pub(crate) has_time: bool,
 }
 
-/// Whether a type is that of texts: what is written is a value of it, whatever it is.
+/// Returns whether a type is a text type: any text is a value of it.
 pub(crate) fn is_text_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => true,
@@ -521,7 +522,7 @@ pub(crate) fn is_text_type(data_type: &DataType) -> bool {
     }
 }
 
-/// `YYYY-MM-DD`, or that, `T` or a space, `HH:MM[:SS[.fraction]]` and perhaps `Z` or an offset.
+/// Parses `YYYY-MM-DD`, optionally followed by `T` or a space, `HH:MM[:SS[.fraction]]`, and `Z` or an offset.
 pub(crate) fn parse_date_time(text: &str) -> Option<ParsedDateTime> {
     let days = i64::from(parse_date(text.get(..10)?)?);
     let bytes = text.as_bytes();
@@ -545,7 +546,7 @@ pub(crate) fn parse_date_time(text: &str) -> Option<ParsedDateTime> {
         if bytes.get(at) == Some(&b'.') {
             let fraction = &bytes[20..];
             let count = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            // Beyond nanoseconds only zeros lose nothing.
+            // Beyond nanoseconds, dropping a digit other than zero would lose something.
             if count == 0 || fraction[..count].iter().skip(9).any(|byte| *byte != b'0') {
                 return None;
             }
@@ -565,15 +566,15 @@ pub(crate) fn parse_date_time(text: &str) -> Option<ParsedDateTime> {
     Some(ParsedDateTime { seconds, nanos, utc_offset_seconds: offset, has_time: true })
 }
 
-/// Returns whether a second of 60 may fall together with an instant in seconds since 1970-01-01 UTC.
+/// Returns whether second 60 is possible at an instant in seconds since 1970-01-01 UTC.
 ///
-/// A leap second is the last of a day of UTC, and counts as the first second of the next day. Every
-/// other second of 60 is a mistake. A clock without a zone is taken for one of UTC.
+/// A leap second is the last second of a UTC day, and counts as the first second of the next day. Every
+/// other second 60 is a mistake. A time without a zone is taken for UTC.
 pub(crate) fn can_be_leap_second(seconds: i64) -> bool {
     seconds.rem_euclid(86_400) == 0
 }
 
-/// Nothing, `Z`, `+HH`, `+HHMM` or `+HH:MM`, perhaps after a space.
+/// Parses an empty text, `Z`, `+HH`, `+HHMM` or `+HH:MM`, possibly after a space.
 fn parse_zone_offset(bytes: &[u8]) -> Option<Option<i32>> {
     let bytes = match bytes {
         [] => return Some(None),
@@ -597,7 +598,7 @@ fn parse_zone_offset(bytes: &[u8]) -> Option<Option<i32>> {
     i32::try_from(hours * 3600 + minutes * 60).ok().map(|seconds| Some(sign * seconds))
 }
 
-/// The zone of a timestamp column.
+/// The time zone of a timestamp column.
 enum ColumnTimeZone {
     FixedOffset(i32),
     NamedZone(arrow_array::timezone::Tz),
@@ -614,7 +615,7 @@ impl ColumnTimeZone {
         name.parse().ok().map(ColumnTimeZone::NamedZone)
     }
 
-    /// Seconds that the zone's clock is ahead of UTC when it shows `seconds`.
+    /// Returns the offset of the zone from UTC in seconds when its local time is `seconds`.
     fn offset_at_local_time(&self, seconds: i64) -> Option<i32> {
         match self {
             ColumnTimeZone::FixedOffset(offset) => Some(*offset),
@@ -631,8 +632,8 @@ impl ColumnTimeZone {
 fn parse_timestamp(text: &str, unit: TimeUnit, zone: Option<&ColumnTimeZone>) -> Option<i64> {
     let written = parse_date_time(text)?;
     let offset = match (zone, written.utc_offset_seconds) {
-        // Without a zone the column holds what clocks show; another zone's clock would be
-        // mixed in without a word.
+        // A column without a zone holds local times; the local time of another zone would be
+        // mixed in silently.
         (None, None | Some(0)) => 0,
         (None, Some(_)) => return None,
         (Some(_), Some(offset)) => offset,
@@ -648,12 +649,12 @@ fn parse_timestamp(text: &str, unit: TimeUnit, zone: Option<&ColumnTimeZone>) ->
     if written.nanos % step != 0 {
         return None;
     }
-    // The first instants of a unit are within a second that begins before them.
+    // The first instants of a unit lie in a second that begins before them.
     let units = i128::from(seconds) * i128::from(per_second) + i128::from(written.nanos / step);
     units.try_into().ok()
 }
 
-/// A type's name in SQL's words with its article and, where it helps, its form: "a BIGINT".
+/// Returns the SQL name of a type with its article and, where it helps, its form: "a BIGINT".
 #[must_use]
 pub fn describe_type(data_type: &DataType) -> String {
     match data_type {

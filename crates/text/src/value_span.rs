@@ -1,13 +1,13 @@
-//! Where a value stands: what scanners give and columns take.
+//! The span of a value in a block: tokenizers emit spans, and column decoders read them.
 
-/// A value's bytes in the text, in one word.
+/// Start and length of a value's bytes in a block, with a flag for escapes, in 64 bits.
 ///
 /// ```text
 ///   start: u32 │ escaped: 1 bit │ length: 31 bits
 /// ```
 ///
-/// All bits of the second half set is a null. Its start is 0, or the place of a value that is not of its
-/// column's shape and therefore null.
+/// In a null, all bits of the second half are set. Its start is 0, or the offset of a value that has another
+/// shape than its column and is therefore null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct ValueSpan {
@@ -18,24 +18,25 @@ pub(crate) struct ValueSpan {
 const ESCAPED_BIT: u32 = 1 << 31;
 
 impl ValueSpan {
-    /// A value that is not there.
+    /// The span of a missing value.
     pub(crate) const NULL: ValueSpan = ValueSpan { start: 0, length_and_flag: u32::MAX };
-    /// The longest value: a text is never longer.
+    /// Maximum length of a value: a block is never longer.
     pub(crate) const BYTES_MAX: usize = 1 << 30;
 
-    /// The bytes `start..end`, as they are.
+    /// Returns the span of the bytes `start..end`, which are the value as it stands.
     #[inline(always)]
     pub(crate) fn new_plain(start: u32, end: u32) -> Self {
         ValueSpan { start, length_and_flag: end.wrapping_sub(start) }
     }
 
-    /// Bytes that are not the value but how it is written.
+    /// Returns the span of bytes with escapes, which the reader must unescape to get the value.
     #[inline(always)]
     pub(crate) fn new_escaped(start: u32, end: u32) -> Self {
         ValueSpan { start, length_and_flag: end.wrapping_sub(start) | ESCAPED_BIT }
     }
 
-    /// A null in place of a value that begins at `start`, which is not 0, and is not of its column's shape.
+    /// Returns a null for a value that begins at `start`, which is not 0, and has another shape than its
+    /// column.
     pub(crate) fn new_mismatch(start: u32) -> Self {
         ValueSpan { start, length_and_flag: u32::MAX }
     }
@@ -45,7 +46,7 @@ impl ValueSpan {
         self.is_null() && self.start != 0
     }
 
-    /// Whether the bytes are the value.
+    /// Returns whether the bytes are the value itself, without escapes.
     #[inline(always)]
     pub(crate) fn is_plain(self) -> bool {
         self.length_and_flag < ESCAPED_BIT
@@ -73,7 +74,7 @@ impl ValueSpan {
             && self.start().checked_sub(1).and_then(|before| text.get(before)) == Some(&b'"')
     }
 
-    /// The bytes, escapes and all; of a null none.
+    /// Returns the bytes, with their escapes; an empty slice for a null.
     #[inline(always)]
     pub(crate) fn raw_bytes(self, text: &[u8]) -> &[u8] {
         if self.is_null() { &[] } else { &text[self.start()..self.start() + self.len()] }

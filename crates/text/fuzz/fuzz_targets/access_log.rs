@@ -1,4 +1,4 @@
-//! An access log is the same however it is cut into blocks.
+//! The decoded access log does not depend on the cuts into blocks.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! CSV is read as `csv-core` reads it, however it is cut into blocks.
+//! CSV is read as `csv-core` reads it, whatever the cuts into blocks.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

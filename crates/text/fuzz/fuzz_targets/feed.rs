@@ -1,4 +1,4 @@
-//! A feed hands on every byte once, in whole records, whatever the pieces it comes in.
+//! A block assembler emits every byte once, in whole records, whatever the pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

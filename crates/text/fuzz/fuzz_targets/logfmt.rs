@@ -1,4 +1,4 @@
-//! logfmt is the same however it is cut into blocks.
+//! The decoded logfmt does not depend on the cuts into blocks.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A system log is the same however it is cut into blocks, framed by lines or by octets.
+//! The decoded system log does not depend on the cuts into blocks, framed by lines or by octets.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,13 +1,13 @@
-//! What the fuzz targets assert, as functions, so that a test can run them without a fuzzer too.
+//! The assertions of the fuzz targets, as functions, so that a test can also run them without a fuzzer.
 //!
-//! An input is three bytes that choose, and text:
+//! An input consists of three bytes of choices, and text:
 //!
 //! ```text
 //!   flags  batch rows  cuts  text…
-//!   bits   0 = 8192    seed of where it is cut
+//!   bits   0 = 8192    seed of the cuts
 //! ```
 //!
-//! In the seeds the three are printed: `@` sets bit 6 alone, `A` bit 0 too, `H` bit 3 too.
+//! In the seeds the three bytes are printable: `@` sets only bit 6, `A` also bit 0, `H` also bit 3.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use tidemill_text::{Bad, Decode, Decoded, Dialect, FaultKind, Options, Predicate
 #[path = "../../src/csv/model.rs"]
 mod model;
 
-/// An input, taken apart.
+/// A decoded input.
 struct Input<'a> {
     flags: u8,
     options: Options,
@@ -36,7 +36,7 @@ struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Bits 0 to 2 of the flags are options of every format, the others of one.
+    /// Bits 0 to 2 of the flags are options of every format, the other bits of one format.
     fn new(bytes: &'a [u8]) -> Option<Self> {
         let [flags, batch_rows, seed, text @ ..] = bytes else { return None };
         let not_null = Predicate { column: 0, test: Test::IsNotNull };
@@ -55,7 +55,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Where text is cut: xorshift, from a seed that is not 0.
+/// Generator of cut positions: xorshift, from a seed that is not 0.
 struct Cuts(u64);
 
 impl Cuts {
@@ -75,7 +75,7 @@ fn utc() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// Decodes a block and looks whether what came of it is sound.
+/// Decodes a block and checks that the result is sound.
 fn decode(decoder: &mut dyn Decode, options: &Options, block: &[u8]) -> Decoded {
     let mut out = Decoded::default();
     decoder.decode(block, &mut out);
@@ -101,8 +101,8 @@ fn decode(decoder: &mut dyn Decode, options: &Options, block: &[u8]) -> Decoded 
     out
 }
 
-/// Asserts that blocks cut at some of the records' `ends` give what the whole text gives, which
-/// is returned.
+/// Asserts that blocks cut at some of the records' `ends` give the same result as the whole text, and
+/// returns it.
 fn whole_and_cut(decoder: &mut dyn Decode, input: &mut Input<'_>, ends: &[usize]) -> Decoded {
     let whole = decode(decoder, &input.options, input.text);
     let keep_one_in = 1 + input.cuts.below(8);
@@ -131,7 +131,7 @@ fn whole_and_cut(decoder: &mut dyn Decode, input: &mut Input<'_>, ends: &[usize]
     whole
 }
 
-/// Where the automaton says that records end.
+/// Returns the record ends that the automaton finds.
 fn ends(grammar: Grammar, text: &[u8]) -> Vec<usize> {
     let (mut cutter, mut at, mut ends) = (Cutter::new(grammar), 0, Vec::new());
     while let Some(end) = cutter.first_end(&text[at..]) {
@@ -154,10 +154,10 @@ fn dialect(input: &Input<'_>) -> Dialect {
     }
 }
 
-/// Fields of a record.
+/// Number of fields in a record.
 const FIELDS: usize = 3;
 
-/// CSV in blocks, and beside `csv-core`.
+/// Decodes CSV in blocks, and compares it with `csv-core`.
 pub fn csv(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
     let dialect = dialect(&input);
@@ -177,7 +177,7 @@ pub fn csv(bytes: &[u8]) {
     let columns: Vec<_> = [0, 2].map(|place| (place, field("c", DataType::Utf8View))).to_vec();
     let decoder = CsvDecoder::new(&dialect, FIELDS, columns, input.options.clone());
     let out = whole_and_cut(&mut decoder.expect("texts"), &mut input, &ends);
-    // Records that begin with NUL bytes are refused, and `csv-core` reads them.
+    // Records that begin with NUL bytes are rejected, but `csv-core` reads them.
     let is_behind_hole = |bad: &Bad| matches!(bad.fault.kind, FaultKind::LeadingNuls { .. });
     let has_hole = out.bad.iter().any(is_behind_hole);
     if !has_hole && std::str::from_utf8(input.text).is_ok() {
@@ -186,7 +186,7 @@ pub fn csv(bytes: &[u8]) {
 }
 
 fn compare_with_csv_core(dialect: &Dialect, input: &Input<'_>, out: &Decoded) {
-    // `csv-core` takes a comment that the input ends in for a record.
+    // `csv-core` takes a comment at the end of the input for a record.
     let records = model::records(dialect, &[input.text, b"\n"].concat());
     let (good, bad): (Vec<_>, Vec<_>) = records.into_iter().partition(|r| r.len() == FIELDS);
     let value = |bytes: &[u8]| {
@@ -194,7 +194,7 @@ fn compare_with_csv_core(dialect: &Dialect, input: &Input<'_>, out: &Decoded) {
         (!dialect.is_null(&text)).then_some(text)
     };
     let mut expected: Vec<_> = good.iter().map(|r| [value(&r[0]), value(&r[2])]).collect();
-    // A quote that is never closed makes the last record bad, which `csv-core` lets pass.
+    // An unclosed quote makes the last record malformed; `csv-core` accepts it.
     let is_unclosed = out.bad.last().is_some_and(|bad| bad.fault.kind == FaultKind::Unclosed);
     if is_unclosed && out.bad.len() > bad.len() {
         expected.pop();
@@ -202,7 +202,8 @@ fn compare_with_csv_core(dialect: &Dialect, input: &Input<'_>, out: &Decoded) {
         assert_eq!(out.bad.len(), bad.len());
     }
     assert_eq!(out.rows as usize, expected.len());
-    // `csv-core` does not tell an empty field in quotes, a text, from one without, a null: both are nulls here.
+    // `csv-core` does not distinguish an empty field in quotes (a text) from one without (a null): both are
+    // nulls here.
     let texts = |column: &ArrayRef| -> Vec<Option<String>> {
         let texts = column.as_string_view().iter();
         texts.map(|text| text.filter(|text| !text.is_empty()).map(str::to_owned)).collect()
@@ -247,7 +248,7 @@ fn json_columns() -> Vec<FieldRef> {
     ]
 }
 
-/// JSON lines in blocks, and, where they are checked strictly, beside `serde_json`.
+/// Decodes JSON lines in blocks, and compares them with `serde_json` where skipped values are checked.
 pub fn json(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
     let ends = ends(Grammar::LINES, input.text);
@@ -270,7 +271,7 @@ pub fn json(bytes: &[u8]) {
     }
 }
 
-/// JSON records in sequence, whole and byte by byte: what is in none of them is nothing but separators.
+/// Scans a JSON sequence, whole and byte by byte: bytes outside records are only separators.
 fn sequence(text: &[u8]) {
     let (mut whole, mut bytes) = (Scanner::new(0), Scanner::new(0));
     let (mut records, mut again) = (Vec::new(), Vec::new());
@@ -292,7 +293,7 @@ fn sequence(text: &[u8]) {
     assert!(layout(&text[..text.len() / 2], false).is_none_or(|early| Some(early) == whole));
 }
 
-/// Whether a line is an object; none where there is no telling.
+/// Returns whether a line is an object; `None` where `serde_json` has limits of its own.
 fn serde_json_accepts(line: &[u8]) -> Option<bool> {
     if line.trim_ascii().is_empty() {
         return None;
@@ -301,7 +302,7 @@ fn serde_json_accepts(line: &[u8]) -> Option<bool> {
         Ok(value) => Some(value.is_object()),
         Err(error) => {
             let message = error.to_string();
-            // Limits of its own.
+            // `serde_json` has limits of its own.
             let is_limit = message.contains("number out of range") || message.contains("recursion");
             (!is_limit).then_some(false)
         }
@@ -310,7 +311,7 @@ fn serde_json_accepts(line: &[u8]) -> Option<bool> {
 
 // ------------------------------------------------------------------ logs, a record per line
 
-/// An access log in blocks.
+/// Decodes an access log in blocks.
 pub fn access_log(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
     let ends = ends(Grammar::LINES, input.text);
@@ -325,7 +326,7 @@ pub fn access_log(bytes: &[u8]) {
     }
 }
 
-/// A system log in blocks; with bit 3, in counted octets.
+/// Decodes a system log in blocks; with bit 3, in counted octets.
 pub fn syslog(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
     let framing = if input.flag(3) { Framing::Octets } else { Framing::Lines };
@@ -344,7 +345,7 @@ pub fn syslog(bytes: &[u8]) {
     }
 }
 
-/// Where counted records end, the same in pieces.
+/// Returns the ends of counted records, and checks that pieces give the same.
 fn frames(input: &mut Input<'_>) -> Vec<usize> {
     let (mut framer, mut at, mut ends) = (Framer::new(), 0, Vec::new());
     while let Some(end) = framer.first_end(&input.text[at..]) {
@@ -361,7 +362,7 @@ fn frames(input: &mut Input<'_>) -> Vec<usize> {
     ends
 }
 
-/// logfmt in blocks.
+/// Decodes logfmt in blocks.
 pub fn logfmt(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
     let ends = ends(Grammar::LINES, input.text);
@@ -384,9 +385,9 @@ pub fn logfmt(bytes: &[u8]) {
 
 // ---------------------------------------------------------------------------------- feed
 
-/// Pieces: every byte is handed on once and in its place, whole records together, and what is
-/// given up is longer than the limit, which there is with bit 0. With bit 1 every line is a record,
-/// else as in [`csv`].
+/// Assembles blocks from pieces: every byte is emitted once and in its place, in whole records, and a dropped
+/// record is longer than the limit, which bit 0 sets. With bit 1 every line is a record,
+/// otherwise the grammar is that of [`csv`].
 pub fn feed(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
     let lines = input.flag(1);

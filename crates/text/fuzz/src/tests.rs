@@ -1,4 +1,4 @@
-//! The targets without a fuzzer: every seed, and seeds with some of their bytes changed.
+//! Runs the targets without a fuzzer: every seed, and seeds with some of their bytes changed.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// Runs a target and says which input it was that fails.
+/// Runs a target and reports the failing input.
 fn run(name: &str, target: Target, bytes: &[u8]) {
     if let Err(panic) = std::panic::catch_unwind(|| target(bytes)) {
         eprintln!("{name}: {:?}", String::from_utf8_lossy(bytes));
@@ -43,7 +43,7 @@ fn seeds_hold() {
     }
 }
 
-/// `ROUNDS=100000` runs more of it.
+/// `ROUNDS=100000` runs more rounds.
 #[test]
 fn changed_seeds_hold() {
     let rounds = std::env::var("ROUNDS").map_or(500, |rounds| rounds.parse().unwrap());

@@ -1,4 +1,4 @@
-//! What stands before and behind the Common and the Combined Log Format, as a sample shows it.
+//! Inference of the columns before and after the Common and the Combined Log Format from a sample.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Range;
@@ -13,36 +13,36 @@ use super::{
 };
 use crate::lines;
 
-/// So many records show a shape.
+/// Maximum number of records that inference examines.
 const SHAPE_RECORDS_MAX: usize = 500;
 
-/// Whether so many decide what the others are: one odd record in twenty decides nothing.
+/// Returns whether odd records are too few to count: at most one in twenty.
 fn is_negligible(odd: usize, count: usize) -> bool {
     odd * 20 <= count
 }
 
-/// Whether so many are a good share, and no odd ones.
+/// Returns whether a count is at least a fifth of all records, and not zero.
 fn is_good_share(count: usize, all: usize) -> bool {
     count > 0 && count * 5 >= all
 }
 
-/// What the records of a log have besides what the Common Log Format has.
+/// The columns that the records of a log have besides those of the Common Log Format.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessLogShape {
     pub(super) site: SitePrefix,
-    /// Whether there are records without a referrer and a user agent, and more than a few.
+    /// True if more than a few records lack a referrer and a user agent.
     pub(super) common: bool,
-    /// True if nearly all records have a referrer and a user agent. One that has something else in their place is
-    /// malformed. Default: false, as no sample tells.
+    /// True if nearly all records have a referrer and a user agent. A record with something else in their
+    /// place is malformed. Default: false, for logs without a sample.
     #[serde(default)]
     pub(super) combined: bool,
-    /// Pieces behind what the format has.
+    /// Number of trailing pieces after the format's own.
     pub(super) behind: usize,
-    /// Those that are columns.
+    /// The trailing pieces that are columns.
     pub(super) extras: Vec<ExtraColumn>,
 }
 
-/// What stands before the client.
+/// The piece before the client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum SitePrefix {
     #[default]
@@ -51,15 +51,15 @@ pub(super) enum SitePrefix {
     HostAndPort,
 }
 
-/// A piece behind what the format has that is a column.
+/// A trailing piece that is a column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ExtraColumn {
-    /// Its place among those pieces.
+    /// Its index among the trailing pieces.
     pub(super) place: usize,
     is: ExtraColumnKind,
 }
 
-/// What an extra piece is.
+/// The kind of a trailing column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum ExtraColumnKind {
     RequestTime,
@@ -68,7 +68,7 @@ enum ExtraColumnKind {
 }
 
 impl ExtraColumnKind {
-    /// The name of its column.
+    /// Returns the name of the column.
     fn column_name(self) -> &'static str {
         match self {
             ExtraColumnKind::RequestTime => "request_time",
@@ -84,25 +84,26 @@ impl ExtraColumn {
     }
 }
 
-/// What a sample shows.
+/// The result of inference from a sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShapeInference {
     /// The shape of its records.
     pub shape: AccessLogShape,
-    /// What of them is not understood: in words, behind "its records have".
+    /// Description of what inference did not recognize; it continues the sentence "its records have".
     pub unrecognized: Option<String>,
 }
 
 impl AccessLogShape {
-    /// The columns, in the order of their positions: as [`columns`](super::columns), behind `host`
-    /// (Utf8View) and `port` (Int32) and before `request_time`, `upstream_response_time` (Float64, in
-    /// seconds) and `x_forwarded_for` (Utf8View), as far as they are there.
+    /// Returns the columns in the order of their positions: those of
+    /// [`access_log_columns`](super::access_log_columns), preceded by `host` (Utf8View) and `port` (Int32),
+    /// and followed by `request_time`, `upstream_response_time` (Float64, in seconds) and `x_forwarded_for`
+    /// (Utf8View), as far as the shape has them.
     #[must_use]
     pub fn columns(&self) -> Vec<FieldRef> {
         self.columns_with_fields().into_iter().map(|(_, field)| field).collect()
     }
 
-    /// The columns, and what of a record they are.
+    /// Returns the columns, with the record field of each.
     pub(super) fn columns_with_fields(&self) -> Vec<(AccessLogField, FieldRef)> {
         let text = |name: &str| (name.to_owned(), DataType::Utf8View);
         let site: &[AccessLogField] = match self.site {
@@ -150,17 +151,17 @@ impl AccessLogShape {
             .collect()
     }
 
-    /// Pieces before the client.
+    /// Returns the number of pieces before the client.
     pub(super) fn leading_piece_count(&self) -> usize {
         usize::from(self.site != SitePrefix::None)
     }
 
-    /// Pieces of a record that has all of it.
+    /// Returns the number of pieces in a record that has all of them.
     pub(super) fn full_piece_count(&self) -> usize {
         self.leading_piece_count() + COMBINED_PIECES - if self.common { 2 } else { 0 } + self.behind
     }
 
-    /// What the records of a text show, of which the last one may be cut off.
+    /// Infers the shape from a text, whose last record may be truncated.
     #[must_use]
     pub fn infer_from_sample(text: &[u8]) -> ShapeInference {
         let mut pieces = Vec::new();
@@ -168,14 +169,14 @@ impl AccessLogShape {
         let mut at = 0;
         while records.len() < SHAPE_RECORDS_MAX {
             let line = lines::next_nonblank_line(text, at, <[u8]>::is_empty);
-            // What lacks its line end may lack more.
+            // A line without its line end may be truncated.
             if line.is_empty() || (text[line.clone()].last() != Some(&b'\n') && !records.is_empty())
             {
                 break;
             }
             at = line.end;
             let line = &text[lines::trim_line_end(text, line)];
-            // A line behind a hole of its file is malformed.
+            // A line after a hole in its file is malformed.
             if line.first() == Some(&0) {
                 continue;
             }
@@ -196,7 +197,7 @@ impl AccessLogShape {
         let has_port = counted(&|record| record.has_host_and_port());
         let has_host = counted(&|record| record.has_host() && !record.has_host_and_port());
         if is_good_share(has_port + has_host, records.len()) {
-            // Where a record lacks it, the port is null.
+            // In a record without a port, the port is null.
             let is_port = has_port >= has_host;
             shown.shape.site = if is_port { SitePrefix::HostAndPort } else { SitePrefix::Host };
         } else if records.len() > 1
@@ -213,7 +214,7 @@ impl AccessLogShape {
         let common = shown.shape.common;
         let alike: Vec<&SampledRecord<'_>> =
             records.iter().filter(|record| record.is_combined != common).collect();
-        // As many pieces behind as most have: a list of times may be some more.
+        // The most common number of trailing pieces: a list of times may add some.
         let mut counts = std::collections::BTreeMap::new();
         for record in &alike {
             *counts.entry(record.extra_values.len()).or_insert(0_usize) += 1;
@@ -230,7 +231,7 @@ impl AccessLogShape {
             )
         };
         if behind == 0 || whole.len() * 10 < records.len() * 7 {
-            // Too few have it, or too many another number of them.
+            // Too few records have trailing pieces, or too many have another number of them.
             let with_more = || records.iter().filter(|record| !record.extra_values.is_empty());
             if is_good_share(with_more().count(), records.len())
                 && let Some(record) = with_more().next()
@@ -269,7 +270,7 @@ impl AccessLogShape {
                 .extras
                 .push(ExtraColumn { place: one, is: ExtraColumnKind::RequestTime }),
             [one, two] => {
-                // What was asked of another server took no longer than the whole.
+                // A request to another server takes no longer than the whole request.
                 let pairs = || value(one).zip(value(two)).filter_map(|(a, b)| Some((a?, b?)));
                 let shorter = pairs().filter(|(first, second)| first < second).count();
                 let longer = pairs().filter(|(first, second)| first > second).count();
@@ -306,7 +307,7 @@ impl AccessLogShape {
     }
 }
 
-/// A record of a sample, its quotes and all.
+/// A record of a sample, quotes included.
 struct SampledRecord<'a> {
     /// The pieces before the time.
     pieces_before_time: Vec<&'a [u8]>,
@@ -327,7 +328,7 @@ impl<'a> SampledRecord<'a> {
         }
     }
 
-    /// `www.example.com:443 10.0.0.1 - - […`
+    /// Returns whether the record begins like `www.example.com:443 10.0.0.1 - - […`.
     fn has_host_and_port(&self) -> bool {
         let [site, client, _, _, ..] = self.pieces_before_time[..] else { return false };
         let Some(colon) = memchr::memrchr(b':', site) else { return false };
@@ -337,19 +338,19 @@ impl<'a> SampledRecord<'a> {
             && can_be_site(&site[..colon])
             && (1..=5).contains(&port.len())
             && port.iter().all(u8::is_ascii_digit)
-            // `::1:80` may be an address alone, unless the client follows it.
+            // `::1:80` may be a lone address, unless the client follows it.
             && (parse_text::<Ipv6Addr>(site).is_none() || is_address(client))
     }
 
-    /// `www.example.com 10.0.0.1 - - […`
+    /// Returns whether the record begins like `www.example.com 10.0.0.1 - - […`.
     fn has_host(&self) -> bool {
         let [site, client, _, _, ..] = self.pieces_before_time[..] else { return false };
         is_address(client) && !is_address(site) && can_be_site(site)
     }
 }
 
-/// Returns true if a piece can be the name or the address of a site, a port behind it or none, and is not the time, the
-/// container or the program that others write in front of a record.
+/// Returns whether a piece can be the name or the address of a site, with an optional port, and is not the
+/// time, the container or the program that others write in front of a record.
 fn can_be_site(site: &[u8]) -> bool {
     let site = unquote_piece(site);
     let unbracketed = site.strip_prefix(b"[").and_then(|site| site.strip_suffix(b"]"));
@@ -367,7 +368,7 @@ fn can_be_site(site: &[u8]) -> bool {
     name.iter().any(is_letter) && name.iter().all(is_sign) && !is_dated
 }
 
-/// Returns true if a piece is an address, or a list that begins with one.
+/// Returns whether a piece is an address, or a list that begins with one.
 pub(super) fn is_address(text: &[u8]) -> bool {
     let first = text.split(|byte| *byte == b',').next().unwrap_or(text);
     parse_text::<IpAddr>(first).is_some()
@@ -377,7 +378,7 @@ fn parse_text<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A piece without its quotes.
+/// Returns a piece without its quotes.
 fn unquote_piece(piece: &[u8]) -> &[u8] {
     match piece {
         [b'"', inner @ .., b'"'] => inner,
@@ -385,7 +386,8 @@ fn unquote_piece(piece: &[u8]) -> &[u8] {
     }
 }
 
-/// `0.005`: seconds, to milliseconds, as nginx writes them; or a list of such, with `-` among them.
+/// Returns whether a value is seconds with three decimals, as nginx writes them (`0.005`), or a list of such
+/// values, with `-` among them.
 fn is_seconds_value(value: &[u8]) -> bool {
     if value.iter().any(|byte| matches!(byte, b',' | b':')) {
         let items = || value.split(|byte| matches!(byte, b',' | b':')).map(<[u8]>::trim_ascii);
@@ -404,7 +406,7 @@ fn is_seconds_value(value: &[u8]) -> bool {
     }
 }
 
-/// Addresses with commas between, as proxies write them.
+/// Returns whether a value is a list of addresses separated by commas, as proxies write it.
 fn is_address_list(value: &[u8]) -> bool {
     value == b"-"
         || value.split(|byte| *byte == b',').all(|part| {

@@ -9,7 +9,7 @@ use crate::lines::tests::{check_windows, decode_with, real_log, rows};
 use crate::predicate_filter::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
 use crate::{DecodedBlocks, Options};
 
-/// All columns as text.
+/// Returns all columns as text.
 fn text_columns(places: &[usize]) -> Vec<(usize, FieldRef)> {
     let all = access_log_columns();
     places
@@ -31,8 +31,8 @@ fn decode(columns: Vec<(usize, FieldRef)>, options: Options, text: &[u8]) -> Dec
     decode_with(&mut AccessLogDecoder::new(columns, options).unwrap(), text)
 }
 
-// The model: the grammar of the module's documentation, one character after the other, with
-// strings.
+// The model: the grammar of the module's documentation, applied to strings character by
+// character.
 
 fn model_unescape(raw: &str) -> String {
     let raw = raw.as_bytes();
@@ -91,7 +91,7 @@ fn model_pieces(line: &str) -> Option<Vec<String>> {
 
 /// Returns true if an unescaped quote may have ended a value within it.
 fn model_is_cut(piece: &str) -> bool {
-    // Escapes stand for themselves alone.
+    // Escapes of other characters stand for themselves.
     let mut plain = String::new();
     let mut chars = piece.chars();
     while let Some(c) = chars.next() {
@@ -124,7 +124,7 @@ fn model(line: &[u8]) -> Option<Vec<Option<String>>> {
             && pieces[at + 2].starts_with('"')
     };
     let time = (3..pieces.len().checked_sub(2)?).find(|at| is_time(*at))?;
-    // What stands before the time of a record with a site, or behind the header of another log.
+    // The pieces before the time of a record with a site, or after the header of another log.
     let is_address =
         |word: &str| word.split(',').next().unwrap().parse::<std::net::IpAddr>().is_ok();
     let words = &pieces[2..time];
@@ -169,7 +169,7 @@ fn model(line: &[u8]) -> Option<Vec<Option<String>>> {
     row.extend([2, 3].map(|at| combined.then(|| unquoted(&after[at]))));
     let value = |text: String| Some(model_unescape(&text)).filter(|text| text != "-");
     let mut row: Vec<_> = row.into_iter().map(|text| text.and_then(value)).collect();
-    // The time is as it is written.
+    // The time keeps its spelling.
     row[3] = Some(stamp[1..stamp.len() - 1].to_owned()).filter(|text| text != "-");
     Some(row)
 }
@@ -201,7 +201,7 @@ fn check(text: &[u8], batch_rows: usize) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Mostly well-formed lines: a log is of one format with a few odd lines.
+/// Returns mostly well-formed lines: a log of one format with a few odd lines.
 fn log() -> impl Strategy<Value = String> {
     let user = prop_oneof![
         8 => Just("-".to_owned()), 2 => "[a-z]{1,20}", 1 => Just("\"\"".into()), 1 => Just(r#"a\"b"#.into()),
@@ -514,7 +514,7 @@ const EXPECTED: (i64, usize, usize, i64, i64, usize, usize, i64, usize) = (
 
 // Shapes.
 
-/// The columns that a sample shows beyond those of every log, and what is not understood.
+/// Returns the columns that a sample shows beyond those of every log, and what inference did not recognize.
 fn infer_shape(text: &str) -> (String, Option<String>) {
     let shown = AccessLogShape::infer_from_sample(text.as_bytes());
     let own: Vec<String> = access_log_columns().iter().map(|field| field.name().clone()).collect();
@@ -610,14 +610,14 @@ fn lists_and_odd_records_do_not_change_columns() {
     check(&[" 0.300 0.200", " 0.400 0.100, 0.200"], both, "");
     check(&[" 0.300 0.200", " 0.400 0.100, 0.200 : 0.050, -"], both, "");
     check(&[" 0.200 0.300", " 0.100, 0.200 0.400"], "upstream_response_time request_time", "");
-    // One record of many decides nothing.
+    // One odd record among many changes nothing.
     let with = |odd: &'static str| [vec![" 0.300 0.200"; 50], vec![odd]].concat();
     for odd in [" 0.100 0.101", " 1 0.5", " x y", " 0.1", "", " 0.1 0.2 0.3"] {
         check(&with(odd), both, "");
     }
     check(&[vec![" 0.3 0.2"; 9], vec![" 0.300 0.200"]].concat(), "", "`0.3 0.2` in the first");
     check(&[" 0.300 0.200", " 0.100 0.200"], "", "`0.300 0.200` in the first");
-    // What too few have is not read, and said.
+    // Trailing pieces of too few records are not read, and reported.
     check(&["", " 0.300 0.200"], "", "`0.300 0.200` in the first");
     let text = [line(" 0.300 0.200"), line(" 0.400 0.100, 0.200"), line(" 0.400 0.100, 0.200 : -")];
     let found = rows_by_inferred_shape(&text.concat(), &["request_time", "upstream_response_time"]);
@@ -664,7 +664,7 @@ fn a_site_is_before_the_client_or_the_record_is_malformed() {
             .collect::<String>()
     };
     let (plain, site) = ("10.0.0.1 - -", "b.com:80 10.0.0.2 - -");
-    // One of many is malformed, ...
+    // One odd record among many is malformed, ...
     let (rows, faults) = read(&log(&[(plain, 20), (site, 1)]));
     assert_eq!((rows.len(), faults.len()), (20, 1));
     assert!(faults[0].contains("more stands before the time than a client"), "{}", faults[0]);
@@ -675,7 +675,7 @@ fn a_site_is_before_the_client_or_the_record_is_malformed() {
     let (rows, faults) = read(&log(&[(plain, 3), (site, 1)]));
     assert_eq!(faults, [""; 0]);
     assert_eq!(rows[2..], ["∅|∅|10.0.0.1|∅|∅", "b.com|80|10.0.0.2|∅|∅"]);
-    // The other way round.
+    // The other way around.
     let (rows, faults) = read(&log(&[
         (site, 20),
         (plain, 1),
@@ -733,7 +733,7 @@ fn a_list_of_clients_is_one_value() {
     assert_eq!(out.rejected.len(), 1);
 }
 
-/// Reads a log as its sample shows it, all columns as text.
+/// Reads a log with the shape inferred from it, all columns as text.
 fn rows_by_inferred_shape(text: &str, names: &[&str]) -> Vec<Vec<Option<String>>> {
     let shape = AccessLogShape::infer_from_sample(text.as_bytes()).shape;
     let all: Vec<_> = shape.columns().into_iter().enumerate().collect();
@@ -758,7 +758,7 @@ fn records_are_read_by_their_shape_and_those_of_another_too() {
     };
     let text = (1..9).map(line).collect::<String>();
     let odd = [
-        // Without a host, with a user of two words, with two servers asked, without what follows.
+        // Without a host, with a user of two words, with two servers asked, without trailing pieces.
         format!("10.0.0.9 - - {time} 200 9 \"r\" \"u\" 0.509 0.009\n"),
         format!("b:8080 10.0.0.9 - a b {time} 200 9 \"r\" \"u\" 0.509 0.009\n"),
         format!("b:8080 10.0.0.9 - - {time} 200 9 \"r\" \"u\" 0.509 0.001, 0.002\n"),
@@ -802,7 +802,7 @@ fn records_are_read_by_their_shape_and_those_of_another_too() {
     ]);
     expected.extend((1..9).map(regular));
     assert_eq!(found, expected);
-    // Of the Common format, what follows is no referrer.
+    // In the Common format, a trailing piece is no referrer.
     let text: String =
         (1..9).map(|n| format!("10.0.0.{n} - - {time} 200 {n} 0.50{n} 0.00{n}\n")).collect();
     let found = rows_by_inferred_shape(&text, &["bytes", "referrer", "request_time"]);
@@ -814,7 +814,7 @@ fn records_are_read_by_their_shape_and_those_of_another_too() {
     assert_eq!(found, expected);
 }
 
-/// The rows of a log as its sample shows it, a line each, and the faults of its malformed records.
+/// Returns the rows of a log with its inferred shape, one line each, and the faults of its malformed records.
 fn rows_and_faults(text: &str, names: &[&str]) -> (Vec<String>, Vec<String>) {
     let shape = AccessLogShape::infer_from_sample(text.as_bytes()).shape;
     let all: Vec<_> = shape.columns().into_iter().enumerate().collect();
@@ -856,7 +856,7 @@ fn a_record_behind_the_header_of_another_log_is_malformed() {
             let (rows, faults) = rows_and_faults(&text, &["ip", "ident", "user"]);
             assert_eq!((rows.len(), faults.len()), (0, count), "{header}");
             assert!(faults[0].contains("more stands before the time"), "{}", faults[0]);
-            // Among others, too.
+            // Among other records, too.
             let text = format!("10.0.0.1 - - {rest}\n").repeat(20) + &text;
             if count == 1 {
                 let (rows, faults) = rows_and_faults(&text, &["ip"]);
@@ -864,7 +864,7 @@ fn a_record_behind_the_header_of_another_log_is_malformed() {
             }
         }
     }
-    // Users with blanks, lists of clients and sites are what they were.
+    // Users with blanks, lists of clients and sites are unaffected.
     for (before, names, expected) in [
         ("10.0.0.1 - John Smith", &["ip", "ident", "user"][..], "10.0.0.1|∅|John Smith"),
         ("10.0.0.1 x John A. Smith-Doe", &["ip", "ident", "user"], "10.0.0.1|x|John A. Smith-Doe"),
@@ -942,7 +942,7 @@ fn fields_in_place_of_referrer_and_agent_are_malformed() {
             }
         }
     }
-    // A record of the Common format among them, and logs that are of it.
+    // A record of the Common format among them, and logs of that format.
     let (rows, faults) = rows_and_faults(&[good.repeat(30), line("")].concat(), &["user_agent"]);
     assert_eq!((rows[30].as_str(), faults.len()), ("∅", 0));
     let (rows, faults) = rows_and_faults(&[line("").repeat(30), line(" 7")].concat(), &["status"]);
@@ -953,7 +953,7 @@ fn fields_in_place_of_referrer_and_agent_are_malformed() {
 }
 
 proptest! {
-    /// Whatever the sample shows, the columns that every log has are the same.
+    /// The columns of every log do not depend on the sample's shape.
     #[test]
     fn a_shape_changes_no_other_column(log in log(), extra in prop::sample::select(vec!["", " 0.001", " 0.005 0.001", " 7", " \"10.0.0.1\" 0.001"])) {
         let text: String = log.lines().map(|line| format!("{line}{extra}\n")).collect();

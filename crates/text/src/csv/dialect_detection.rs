@@ -1,25 +1,25 @@
-//! How delimited text is written, where nobody says: what stands between its fields and around them.
+//! Detection of the dialect of delimited text, where nobody states it: its delimiter and its quoting.
 //!
-//! The dialects that there can be are tried on the beginning of a text, as DuckDB's sniffer does
-//! ("CSV Auto Detection" in its manual); one fits if every record has as many fields as the first,
-//! and more than one. A comma comes first: what it fits is read by it, unless it fits by chance, as
-//! below. Then tab, `;` and `|`, of which the one counts that gives most fields, and a space, where
-//! one of the columns is of numbers under a name, so that names of two words are not taken apart. If
+//! The detector tries the possible dialects on the beginning of a text, as DuckDB's sniffer does
+//! ("CSV Auto Detection" in its manual). A dialect fits if every record has as many fields as the first,
+//! and more than one. The comma has precedence: if it fits, it is the delimiter, unless it fits by chance, as
+//! described below. Next are tab, `;` and `|`, of which the one that gives most fields wins. Last is a space,
+//! which needs a column of numbers under a name, so that names of two words are not split. If
 //! none fits with quotes as in RFC 4180, there may be single quotes, or quotes escaped by `\`.
 //!
 //! A comma that fits gives way to another delimiter that fits every record in two cases:
 //! - it cuts quotes, and with the other one all quotes are around fields (`Name⇥"Cost per 1,000"`);
-//! - it is punctuation: a blank follows it wherever it stands in the header, and elsewhere a blank follows it or it
-//!   stands between digits (`April 15, 2023;1`, `1,5;2`), and the other one gives as many fields or more and no blank
-//!   ever follows it.
+//! - it is punctuation: a blank follows every comma of the header, and every other comma precedes a blank or
+//!   stands between digits (`April 15, 2023;1`, `1,5;2`), and the other one gives as many fields or more and
+//!   no blank ever follows it.
 //!
-//! If nothing fits because a record is broken, quotes may still tell: a delimiter with which at least three of
-//! four fields that begin with a quote end with one, and none does with the delimiter that was said.
+//! If nothing fits because a record is broken, quotes may still show the delimiter: one with which at least
+//! three of four fields that begin with a quote end with one, while none does with the stated delimiter.
 //!
-//! How quotes are written may also show where the number of fields does not. A quote within quotes
-//! that something follows which neither separates nor ends a line is at odds with doubled quotes; if
-//! a `\` stands before it, quotes are most likely escaped by that. Which reading has less that is odd
-//! is the one: JSON in doubled quotes (`"{""k"": ""a\""b""}"`) has `\"`, too, and reads well as it is.
+//! Quoting may also show where the number of fields does not. A quote within quotes
+//! that is followed by neither a delimiter nor a line end contradicts doubled quotes. If
+//! a `\` precedes it, that most likely escapes quotes. The reading with fewer anomalies
+//! wins: JSON in doubled quotes (`"{""k"": ""a\""b""}"`) has `\"` too, and is well-formed as it is.
 
 use std::ops::Range;
 
@@ -27,42 +27,42 @@ use super::{RecordGrammar, find_header_below_titles, split_record};
 use crate::csv_dialect::CsvDialect;
 use crate::record_boundaries::{CutterState, next_record_range};
 
-/// So much is looked at.
+/// Maximum number of bytes that the detector examines.
 const SNIFFED_BYTES_MAX: usize = 64 << 10;
 const SNIFFED_RECORDS_MAX: usize = 1000;
-/// A text that is longer may be cut off within its last record.
+/// Size above which a text may be truncated within its last record.
 const COMPLETE_SAMPLE_BYTES_MAX: usize = 4 << 10;
 
-/// Which parts of a dialect are said, and stay as they are.
+/// The parts of a dialect that the user states; the detector keeps them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StatedDialectParts {
-    /// What is between fields.
+    /// True if the delimiter is stated.
     pub delimiter: bool,
-    /// What is around them.
+    /// True if the quote is stated.
     pub quote: bool,
-    /// What makes a quote literal.
+    /// True if the escape is stated.
     pub escape: bool,
 }
 
-/// How a text is written.
+/// The result of the detection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DetectedDialect {
-    /// The dialect.
+    /// The detected dialect.
     pub dialect: CsvDialect,
-    /// What seems to separate fields of a text that is read as one column.
+    /// The byte that seems to separate fields of a text that is read as one column.
     pub suspected_delimiter: Option<SuspectedDelimiter>,
 }
 
-/// What seems to separate fields, and fits not all records or cannot be a delimiter.
+/// A possible delimiter that does not fit all records or cannot be a delimiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuspectedDelimiter {
-    /// A byte that is in nearly all records.
+    /// A byte that occurs in nearly all records.
     Byte(u8),
-    /// Spaces, any number of them.
+    /// Spaces, in runs of any length.
     Spaces,
 }
 
-/// Finds out how a text is written, of which `text` is the beginning, from what is said of it.
+/// Detects the dialect of a text that begins with `text`, given the stated parts of `said`.
 #[must_use]
 pub fn detect_dialect(
     said: &CsvDialect,
@@ -71,8 +71,8 @@ pub fn detect_dialect(
 ) -> DetectedDialect {
     let text = &text[..text.len().min(SNIFFED_BYTES_MAX)];
     let found = detect_delimiter_and_quoting(said, given, text);
-    // A title above the header may have delimiters within its quotes (`"Sales, all"`). Read by other quotes it may have
-    // as many fields as the records by chance.
+    // A title above the header may have delimiters within its quotes (`"Sales, all"`). With other quotes it
+    // may have as many fields as the records by chance.
     let is_requoted = (found.dialect.quote, found.dialect.escape) != (said.quote, said.escape);
     if is_requoted
         && has_sound_quotes(said, given, text)
@@ -99,8 +99,8 @@ fn detect_delimiter_and_quoting(
     }
 }
 
-/// Returns whether there are quotes in a text, and all of them are around fields, with one of the delimiters that there
-/// may be.
+/// Returns whether a text has quotes and all of them enclose fields, with one of the possible
+/// delimiters.
 fn has_sound_quotes(said: &CsvDialect, given: StatedDialectParts, text: &[u8]) -> bool {
     let others = [b'\t', b';', b'|'].into_iter().filter(|_| !given.delimiter);
     std::iter::once(said.delimiter).chain(others).any(|delimiter| {
@@ -109,7 +109,7 @@ fn has_sound_quotes(said: &CsvDialect, given: StatedDialectParts, text: &[u8]) -
     })
 }
 
-/// What stands between fields; how quotes are written only where that alone makes records fit.
+/// Detects the delimiter, and the quoting only where that alone makes records fit.
 fn detect_delimiter(said: &CsvDialect, given: StatedDialectParts, text: &[u8]) -> DetectedDialect {
     let plain = || DetectedDialect { dialect: said.clone(), suspected_delimiter: None };
     if given.delimiter {
@@ -126,7 +126,7 @@ fn detect_delimiter(said: &CsvDialect, given: StatedDialectParts, text: &[u8]) -
         return dialect
             .map_or_else(plain, |dialect| DetectedDialect { dialect, suspected_delimiter: None });
     }
-    // Delimiters within quotes that are read otherwise may be all that does not fit.
+    // Delimiters within quotes of another kind may be all that does not fit.
     if let Some(dialect) = detect_quoting(said, given, text)
         && fits(&FieldCounts::from_text(&dialect, text))
     {
@@ -140,7 +140,7 @@ fn detect_delimiter(said: &CsvDialect, given: StatedDialectParts, text: &[u8]) -
     let spaced = CsvDialect { delimiter: b' ', ..said.clone() };
     if own.first_fields == 1 && !taken(b' ') && own.records > 2 {
         let counts = FieldCounts::from_text(&spaced, text);
-        // R's `write.table` quotes names, and has none above the row names.
+        // R's `write.table` quotes names, and writes none above the row names.
         let is_quoted = text.first().is_some_and(|byte| said.quote == Some(*byte));
         let lacks_name = spaced.header && is_quoted && counts.one_more + 1 == counts.records;
         let fits = counts.differing == 0 || lacks_name;
@@ -148,7 +148,7 @@ fn detect_delimiter(said: &CsvDialect, given: StatedDialectParts, text: &[u8]) -
             return DetectedDialect { dialect: spaced, suspected_delimiter: None };
         }
     }
-    // Quotes of another kind explain what did not fit, and nothing that did.
+    // Quotes of another kind explain what did not fit, but never replace a dialect that did.
     if !given.quote && !given.escape {
         let all = || std::iter::once(said).chain(&candidates);
         let single = all()
@@ -175,12 +175,12 @@ fn detect_delimiter(said: &CsvDialect, given: StatedDialectParts, text: &[u8]) -
     DetectedDialect { dialect: said.clone(), suspected_delimiter: suspect }
 }
 
-/// Returns true if a dialect has another use for a byte than to stand between fields.
+/// Returns whether a dialect uses a byte for something other than the delimiter.
 fn is_special_byte(said: &CsvDialect, byte: u8) -> bool {
     [said.quote, said.escape, said.comment].contains(&Some(byte))
 }
 
-/// The same dialect with each of the other delimiters that there may be.
+/// Returns the dialect with each of the other possible delimiters.
 fn candidate_dialects(said: &CsvDialect) -> Vec<CsvDialect> {
     [b'\t', b';', b'|']
         .into_iter()
@@ -189,7 +189,7 @@ fn candidate_dialects(said: &CsvDialect) -> Vec<CsvDialect> {
         .collect()
 }
 
-/// The dialect with another delimiter, of a text that `said` fits by chance; none if it does not seem so.
+/// Returns the dialect with another delimiter, if `said` seems to fit the text by chance.
 fn find_better_delimiter(said: &CsvDialect, own: &FieldCounts, text: &[u8]) -> Option<CsvDialect> {
     let is_there = |dialect: &CsvDialect| memchr::memchr(dialect.delimiter, text).is_some();
     let others: Vec<CsvDialect> = candidate_dialects(said).into_iter().filter(is_there).collect();
@@ -220,15 +220,15 @@ fn find_better_delimiter(said: &CsvDialect, own: &FieldCounts, text: &[u8]) -> O
     })
 }
 
-/// The dialect by whose delimiter most quotes are around fields, of a text whose quotes are around none as it is said to
-/// be written.
+/// Returns the dialect with whose delimiter most quotes enclose fields, for a text in which quotes enclose no
+/// field in the stated dialect.
 fn find_delimiter_by_quotes(
     candidates: &[CsvDialect],
     said: &CsvDialect,
     text: &[u8],
 ) -> Option<CsvDialect> {
     let own = QuotingAnomalies::from_text(said, text);
-    // A field that a quote tears is none that has quotes around it.
+    // A field with text after its closing quote does not count as enclosed.
     if own.quoted_fields == 0 || own.quoted_fields > own.torn_fields + own.unclosed_records {
         return None;
     }
@@ -243,23 +243,23 @@ fn find_delimiter_by_quotes(
     candidates.iter().find(is_sound).cloned()
 }
 
-/// Counts the signs beside the delimiters of a text, outside of quotes.
+/// Counts of the characters beside the delimiters of a text, outside of quotes.
 #[derive(Debug, Default)]
 struct DelimiterBlanks {
-    /// In the first record.
+    /// Counts of the first record.
     header: DelimiterBlankCounts,
-    /// In all others.
+    /// Counts of all other records.
     records: DelimiterBlankCounts,
 }
 
-/// Counts of the signs beside some delimiters.
+/// Counts of the characters beside some delimiters.
 #[derive(Debug, Default)]
 struct DelimiterBlankCounts {
-    /// Delimiters.
+    /// Number of delimiters.
     delimiters: usize,
-    /// Those with a blank behind them.
+    /// Number of delimiters before a blank.
     before_blank: usize,
-    /// Those between two digits.
+    /// Number of delimiters between two digits.
     between_digits: usize,
 }
 
@@ -287,7 +287,7 @@ impl DelimiterBlanks {
         blanks
     }
 
-    /// Returns true if the delimiters may be commas of texts and numbers alone.
+    /// Returns whether the delimiters may be mere punctuation of texts and numbers.
     fn is_punctuation(&self) -> bool {
         let Self { header, records } = self;
         header.before_blank == header.delimiters
@@ -296,7 +296,7 @@ impl DelimiterBlanks {
     }
 }
 
-/// The dialect that fits all records and gives most fields; of several the first.
+/// Returns the dialect that fits all records and gives most fields; the first of several.
 fn find_best_fit(dialects: &[CsvDialect], text: &[u8]) -> Option<CsvDialect> {
     let mut best: Option<(usize, &CsvDialect)> = None;
     for dialect in dialects {
@@ -309,7 +309,7 @@ fn find_best_fit(dialects: &[CsvDialect], text: &[u8]) -> Option<CsvDialect> {
     best.map(|(_, dialect)| dialect.clone())
 }
 
-/// The dialect with quotes that explain a text better, by what is odd about quotes and fields.
+/// Returns the dialect with quotes that explain a text better, judged by anomalies of quotes and fields.
 fn detect_quoting(said: &CsvDialect, given: StatedDialectParts, text: &[u8]) -> Option<CsvDialect> {
     let quote = said.quote?;
     let is_free = |byte: u8| {
@@ -332,7 +332,7 @@ fn detect_quoting(said: &CsvDialect, given: StatedDialectParts, text: &[u8]) -> 
             }
         }
     }
-    // Writers that quote only what has to be quoted (`'it''s'`) leave no quote outside of quotes.
+    // Writers that quote only where needed (`'it''s'`) leave no quote outside of quotes.
     if !given.quote && quote == b'"' && is_free(b'\'') && has([b'\'', b'\'']) {
         let dialect = CsvDialect { quote: Some(b'\''), ..said.clone() };
         let (own, other) =
@@ -348,22 +348,22 @@ fn detect_quoting(said: &CsvDialect, given: StatedDialectParts, text: &[u8]) -> 
     None
 }
 
-/// What is odd about a text's quotes and fields in a dialect.
+/// Anomalies of a text's quotes and fields in a dialect.
 #[derive(Debug, Default)]
 struct QuotingAnomalies {
-    /// Quoted fields.
+    /// Number of quoted fields.
     quoted_fields: usize,
-    /// Doubled quotes within them.
+    /// Number of doubled quotes within them.
     doubled_quotes: usize,
-    /// Closing quotes that something else follows than a delimiter or a line end.
+    /// Number of closing quotes followed by something other than a delimiter or a line end.
     torn_fields: usize,
-    /// Those of them with an odd number of `\` before them.
+    /// Number of those after an odd number of `\`.
     torn_after_backslash: usize,
-    /// Quotes in fields that do not begin with one.
+    /// Number of quotes in fields that do not begin with one.
     bare_quotes: usize,
-    /// Records that end within quotes.
+    /// Number of records that end within quotes.
     unclosed_records: usize,
-    /// Records with another number of fields than the first.
+    /// Number of records whose number of fields differs from the first.
     differing_records: usize,
 }
 
@@ -404,18 +404,18 @@ impl QuotingAnomalies {
         odd
     }
 
-    /// Quotes that are not around whole fields.
+    /// Returns the number of quotes that do not enclose whole fields.
     fn misplaced_quotes(&self) -> usize {
         self.torn_fields + self.bare_quotes + self.unclosed_records
     }
 
-    /// How much does not fit.
+    /// Returns the number of anomalies that a fitting dialect does not have.
     fn total(&self) -> usize {
         self.torn_fields + self.unclosed_records + self.differing_records
     }
 }
 
-/// What seems to separate fields though it does not fit.
+/// Returns the character that seems to separate fields although it does not fit.
 fn find_suspected_delimiter(
     candidates: &[CsvDialect],
     said: &CsvDialect,
@@ -444,16 +444,16 @@ fn find_suspected_delimiter(
     (records > 2 && runs).then_some(SuspectedDelimiter::Spaces)
 }
 
-/// How many fields records have.
+/// Counts of records by their number of fields.
 #[derive(Debug, Default)]
 struct FieldCounts {
-    /// Fields of the first record.
+    /// Number of fields in the first record.
     first_fields: usize,
     records: usize,
-    /// Records with other numbers of them, and with one alone.
+    /// Number of records with another number of fields, and with a single field.
     differing: usize,
     single_field: usize,
-    /// Records with one field more than the first.
+    /// Number of records with one field more than the first.
     one_more: usize,
 }
 
@@ -475,7 +475,7 @@ impl FieldCounts {
     }
 }
 
-/// The records of a text, but for the last one where it may be cut off.
+/// Iterator over the records of a text, without the last one if it may be truncated.
 struct SampleRecords<'a> {
     grammar: RecordGrammar,
     text: &'a [u8],
@@ -511,7 +511,7 @@ impl Iterator for SampleRecords<'_> {
     }
 }
 
-/// Whether a column is of numbers, under a name that is none where there is a header.
+/// Returns whether a column holds numbers, under a name that is not a number if there is a header.
 fn has_numeric_column(dialect: &CsvDialect, text: &[u8]) -> bool {
     let grammar = RecordGrammar::from_dialect(dialect);
     let mut fields = Vec::new();
@@ -576,10 +576,10 @@ mod tests {
         check("a;b;c", ";");
         check("a|b;c;d\n1|2;3;4\n", ";");
         check("\"a;x\";b\n\"1\n2\";3\n", ";");
-        // A comma that fits is what it was.
+        // A comma that fits stays the delimiter.
         check("a;x,b\n1;2,3\n", ",");
         check("a,b\n1,2\n1,2,3\n1,2\n1,2\n1,2\n1,2\n1,2\n1,2\n1,2\n1,2\n1,2\n", ",");
-        // One that does not is not what separates.
+        // A comma that does not fit is not the delimiter.
         check("Betrag, EUR;Datum\n1,5;x\n2;y\n1,2,3;z\n", ";");
         check("a b\n1 2\n3 4\n", " ");
         check("\"a\" \"b\"\n\"1\" 5 \"x\"\n\"2\" 6 \"y\"\n", " ");
@@ -594,18 +594,18 @@ mod tests {
 
     #[test]
     fn comma_that_fits_by_chance_is_not_the_delimiter() {
-        // It would cut quotes.
+        // The comma would cut quotes.
         check("Name\tCost\t\"Cost per 1,000\"\nT1\t\"10,143.27\"\t0.5\n", "\\t");
         check("a;\"b,c\"\n1;\"2,3\"\n", ";");
         check("a|\"b,c\"|d\n\"1|,|2\"|2|3\n", "|");
         check("a,b\n5\",x;y\n6\",\"x;y\"\n", ",");
         check("a,\"b;c\"\n1,\"2;3\"\n", ",");
-        // It is punctuation.
+        // The comma is punctuation.
         check("Date (month day, year);id\nApril 15, 2023;1\nMay 1, 2023;2\n", ";");
         check("name, first\tid\nSmith, John\t1\n\"Doe, Jane\"\t2\n", "\\t");
         check("x, m;y\n1,5;2\n2,25;3\n", ";");
         check("x, m|y|z\na, b|2|3\n1,25|3|4\n", "|");
-        // It is not.
+        // The comma is not punctuation.
         check("\"x\", y\tid\nSmith, John\t1\nDoe, Jane\t2\n", ",");
         check("a, b, c\n1, 2, 3\n", ",");
         check("a, b\n1,2\n", ",");
@@ -624,7 +624,7 @@ mod tests {
         check(bad, "|");
         check(&bad.replace('|', ";"), ";");
         check(&bad.replace('|', "\t"), "\\t");
-        // One column in quotes, and one with quotes that are text.
+        // One column in quotes, and a column whose quotes are text.
         check("\"a\"\n\"x|y\"\n\"z\"\n", ",");
         check("\"a\"\n\"x\"|\"y\"\n\"z\"\n\"z\"\n", ",");
         check("a\n\"x\" and y\nz|\"z\"\n", ",");
@@ -635,9 +635,9 @@ mod tests {
         check("a,b\n'1,2',3\n'4,5',6\n", ", quote '");
         check("a;b\n'1;2';3\n'4;5';6\n", "; quote '");
         check("a,b\n\"x \\\", y\",3\n\"x \\\", z\",3\n", ", escape \\");
-        // As it always was.
+        // Nothing contradicts the default.
         check("a,b\n'1','2'\n", ",");
-        // A title with a delimiter in its quotes; other quotes would be in none of the fields.
+        // A title with a delimiter in its quotes; other quotes would enclose none of the fields.
         check("\"Umsatz, gesamt\"\nname,betrag\n\"Meier\",2\n\"Huber\",4\n", ",");
         check("\"Umsatz; gesamt\"\nname;betrag\n\"Meier\";2\n\"Huber\";4\n", ",");
         check("\"Sales, all\"\nname,amount\n'Meier',2\n'Huber',4\n", ",");
@@ -653,16 +653,16 @@ mod tests {
             check("a@b\n1@\"say \\\"hi\\\"\"\n2@\"{\\\"k\\\": 1}\"\n", "@ escape \\");
             check("a@b\n1@\"{\\\"k\\\": 1@ \\\"j\\\": 2}\"\n2@x\n", "@ escape \\");
             check("a@b\n1@\"5\\\"\"\n2@\"6\\\"\"\n", "@ escape \\");
-            // Most records do not have to have one.
+            // A single record is enough.
             let plain = "1@x\n".repeat(100);
             check(&format!("a@b\n{plain}2@\"a \\\"b@ c\\\"\"\n{plain}"), "@ escape \\");
-            // Doubled quotes, with what a backslash is to whoever reads the field.
+            // Doubled quotes, with backslashes that belong to the value.
             check("a@b\n1@\"say \"\"hi\"\"\"\n", "@");
             check("a@b\n1@\"{\"\"k\"\": \"\"a\\\"\"b\"\"}\"\n2@\"{\"\"k\"\": 1}\"\n", "@");
             check("a@b\n1@\"C:\\dir\\\"\n2@\"D:\\\"\n", "@");
             check("a@b\n1@say \\\"hi\\\"\n", "@");
             check("a@b\n1@\"say \"hi\"\"\n", "@");
-            // Single quotes around what has one.
+            // Single quotes around values that contain one.
             check("a@b\n1@'it''s'\n2@plain\n", "@ quote '");
             check("a@b\n1@'it''s'\n2@it's\n", "@");
             check("a@b\n1@'it''s'\n2@\"x\"\n", "@");
@@ -708,14 +708,14 @@ mod tests {
         fn fitting_comma_is_the_delimiter(
             rows in prop::collection::vec(prop::collection::vec("([a-z0-9;|\\t'.][a-z0-9;|\\t '.]{0,5})?", 3), 1..20)
         ) {
-            // Doubled, they would be quotes of another kind; behind blanks, commas may be punctuation.
+            // Doubled single quotes would be quotes of another kind; commas before blanks may be punctuation.
             let row = |row: &Vec<String>| format!("{}\n", row.join(",").replace("''", "'."));
             let text: String = rows.iter().map(row).collect();
             let found = detect_dialect(&CsvDialect::default(), StatedDialectParts::default(), text.as_bytes());
             prop_assert_eq!(found, DetectedDialect { dialect: CsvDialect::default(), suspected_delimiter: None });
         }
 
-        /// What a writer makes of values is told to be what that writer does, and gives them back.
+        /// The detector finds the quoting of a writer, and the decoder reads the values back.
         #[test]
         fn quoted_values_round_trip_through_detection(
             rows in prop::collection::vec(prop::collection::vec("[a-z0-9 \"\\\\,:{}]{0,9}", 3), 1..20),
@@ -727,7 +727,7 @@ mod tests {
                 false => format!("\"{}\"", value.replace('"', "\"\"")),
             };
             let mut text = String::new();
-            // One value that nothing but the writer's way can have made.
+            // One record that only this quoting can have produced.
             let telling = ["x".to_owned(), "say \"hi\" you".to_owned(), "y".to_owned()];
             for row in rows.iter().map(Vec::as_slice).chain([&telling[..]]) {
                 let values: Vec<String> = row.iter().map(value).collect();

@@ -1,4 +1,4 @@
-//! The records of a text as `csv_core` reads them. The fuzz targets have this file, too.
+//! Reference model: the records of a text as `csv_core` reads them. The fuzz targets include this file, too.
 
 use super::CsvDialect;
 
@@ -11,7 +11,7 @@ pub(crate) fn records(dialect: &CsvDialect, text: &[u8]) -> Vec<Vec<Vec<u8>>> {
     };
     let mut parser = builder.build();
     let (mut out, mut ends) = (vec![0; text.len() + 8], vec![0; text.len() + 8]);
-    // A byte-order mark is the caller's business: it is none behind a line end.
+    // The caller handles a byte-order mark: after a line end `csv_core` does not take it for one.
     parser.read_record(b"\n", &mut out, &mut ends);
     let (mut records, mut rest, mut written, mut count) = (Vec::new(), text, 0, 0);
     loop {

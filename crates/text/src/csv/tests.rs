@@ -36,7 +36,7 @@ fn dialects() -> impl Strategy<Value = CsvDialect> {
     )
 }
 
-/// Text that is mostly well formed, in records of three fields.
+/// Returns text that is mostly well-formed, in records of three fields.
 fn regular_text() -> impl Strategy<Value = String> {
     let field = prop_oneof![
         8 => "[a-z0-9]{0,5}",
@@ -60,7 +60,7 @@ fn regular_text() -> impl Strategy<Value = String> {
     prop::collection::vec(odd, 0..60).prop_map(|records| records.concat())
 }
 
-/// Compares with the model: the good rows, and how many are bad.
+/// Compares the good rows and the number of rejected records with the model.
 fn check(
     dialect: &CsvDialect,
     text: &str,
@@ -69,10 +69,10 @@ fn check(
 ) -> Result<(), TestCaseError> {
     let options = Options { batch_rows, ..Options::default() };
     let out = decode(dialect, 3, text_columns(places), options, text.as_bytes());
-    // `csv_core` takes a comment that the input ends in for a record.
+    // `csv_core` takes a comment at the end of the input for a record.
     let records = model::records(dialect, format!("{text}\n").as_bytes());
     let (good, bad): (Vec<_>, Vec<_>) = records.into_iter().partition(|r| r.len() == 3);
-    // A quote that is never closed makes the last record bad, which `csv_core` lets pass.
+    // An unclosed quote makes the last record malformed; `csv_core` accepts it.
     let unclosed =
         out.rejected.last().is_some_and(|bad| bad.fault.kind == TextFaultKind::UnclosedQuote);
     let mut expected: Vec<Vec<Option<String>>> = good
@@ -90,7 +90,7 @@ fn check(
         prop_assert_eq!(out.rejected.len(), bad.len());
     }
     prop_assert_eq!(out.rows as usize, expected.len());
-    // To `csv_core`, nothing in quotes is nothing.
+    // `csv_core` does not distinguish an empty field in quotes from one without.
     let mut found = rows(&out.batches);
     found.iter_mut().flatten().for_each(|value| _ = value.take_if(|value| value.is_empty()));
     prop_assert_eq!(found, expected);
@@ -137,7 +137,7 @@ proptest! {
                 values.iter().map(|value| read[*value].map(str::to_owned)).collect();
             prop_assert_eq!(found, expected, "{}", kind);
         }
-        // A filter sees the same.
+        // A predicate gives the same.
         for (test, keeps) in [(ValueCondition::IsNull, [0, 4].as_slice()), (ValueCondition::IsNotNull, &[1, 2, 3, 5]),
             (ValueCondition::Comparison(ComparisonOperator::Equal, PredicateConstant::Text(String::new())), &[1])]
         {
@@ -170,7 +170,7 @@ proptest! {
         let (mut one, mut carry_one) = (vec![7], CsvScanCarry::RECORD_START);
         let found = find_separators(&bytes, from, bytes.len(), special, &mut carry_one, &mut one);
         let (mut other, mut carry_other) = (vec![7], CsvScanCarry::RECORD_START);
-        // SAFETY: this one asks nothing of the processor.
+        // SAFETY: the portable implementation needs nothing of the processor.
         let expected = unsafe {
             find_simd::<crate::simd::Portable>(&bytes, from, bytes.len(), special, &mut carry_other, &mut other)
         };
@@ -283,8 +283,8 @@ fn result_does_not_depend_on_windows_and_blocks() {
     });
 }
 
-/// A column whose type was inferred takes only numbers that it does not change; one whose type is
-/// declared takes every spelling.
+/// A column with an inferred type accepts only numbers that it does not change; one with a declared
+/// type accepts every spelling.
 #[test]
 fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
     let column =
@@ -295,7 +295,7 @@ fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
         decode(&CsvDialect::default(), 1, column(data_type), options, text.as_bytes())
     };
     let (int, uint, float) = (DataType::Int64, DataType::UInt64, DataType::Float64);
-    // Behind many usual values, so that the fast parsers meet it, too.
+    // After many usual values, so that the fast parsers meet it too.
     for usual in [0, 1, 7, 100] {
         for (data_type, value, name) in [
             (&int, "01234", "a BIGINT"),
@@ -336,7 +336,7 @@ fn inferred_columns_refuse_numbers_that_would_lose_their_spelling() {
     }
 }
 
-/// A predicate does not decide what it would have to read as another number.
+/// A predicate keeps values that it would have to read as another number.
 #[test]
 fn predicates_keep_values_that_are_no_canonical_numbers() {
     let column = vec![(0, Arc::new(Field::new("n", DataType::Int64, true)))];
@@ -356,7 +356,8 @@ fn predicates_keep_values_that_are_no_canonical_numbers() {
     }
 }
 
-/// A sample in which some times state no zone is text; behind the sample such a time is refused, not read as UTC.
+/// A sample in which some times state no zone is text. After the sample such a time is refused, not read as
+/// UTC.
 #[test]
 fn inferred_columns_of_a_zone_refuse_times_without_one() {
     let zoned = |zone: &str, unit| DataType::Timestamp(unit, Some(zone.into()));
@@ -422,7 +423,7 @@ fn inferred_columns_of_a_zone_refuse_times_without_one() {
     assert_eq!((found.rows, found.rejected.len()), (2, 1));
 }
 
-/// There is no empty number, so that files in which all fields are quoted have nulls in such columns.
+/// There is no empty number, so files with all fields in quotes have nulls in such columns.
 #[test]
 fn nothing_in_quotes_is_null_in_columns_that_are_no_text() {
     let types = [
@@ -455,7 +456,7 @@ fn nothing_in_quotes_is_null_in_columns_that_are_no_text() {
     }
 }
 
-/// Records whose quotes contradict a dialect that nobody stated, alone and amid records in which nothing is odd.
+/// Records whose quotes contradict an unstated dialect, alone and among regular records.
 #[test]
 fn records_whose_quotes_contradict_an_unstated_dialect_are_refused() {
     let swallowed = |lines, fields| Some(TextFaultKind::QuotedRecords { lines, fields });
@@ -472,7 +473,7 @@ fn records_whose_quotes_contradict_an_unstated_dialect_are_refused() {
         (b'\t', 2, "1\t\"a\nb\tc\"\n", None),
         (b'\t', 3, "1\tBob\t\"a\nb\"\n", None),
         (b',', 1, "\"a\n\"b\n", None),
-        // Quotes behind backslashes.
+        // Quotes after backslashes.
         (b',', 2, "2,\"say \\\"hi\\\"\"\n", escaped.clone()),
         (b';', 2, "\"\\\"hi\\\" he said\";2\n", escaped.clone()),
         (b',', 2, "2,\"say \"hi\"\"\n", None),
@@ -506,7 +507,7 @@ fn records_whose_quotes_contradict_an_unstated_dialect_are_refused() {
     }
 }
 
-/// Bytes as this product and PostgreSQL write them are read back; other texts are their own bytes.
+/// Bytes in the spelling of this product and PostgreSQL are read back; other texts are their own bytes.
 #[test]
 fn columns_of_bytes_take_hexadecimal_digits() {
     let text = b"\\x00ff\n\"\\xABcdef00112233445566778899\"\n\\x\n\\xabc\n\\xzz\nx\n";

@@ -1,4 +1,4 @@
-//! The header below the titles of a text, as reports and spreadsheets write it:
+//! Search for a header below title lines, as reports and spreadsheets write them:
 //!
 //! ```text
 //!   1  Sales report, EMEA            fewer fields than most records have,
@@ -8,12 +8,13 @@
 //!   5  2026-11-01,north,12           as many fields in nearly all records from here on
 //! ```
 //!
-//! Nothing is read by it: who is told decides. A text whose first record has as many fields as most records,
-//! and more than half of them filled, has its header there, whatever follows.
+//! The search changes nothing by itself: the caller decides. A text whose first record has as many fields as
+//! most records, and more than half of them filled, has its header there, whatever follows.
 //!
-//! Some texts only look so: a header with unnamed columns (`,name`, as pandas writes an index), and a column of prose
-//! with commas (`hello, world`). Where a title is exactly half filled, a space follows a delimiter of the header, or
-//! a line stands below a short table, the table needs a column of numbers or dates.
+//! Some texts only look so: a header with unnamed columns (`,name`, as pandas writes an index), and a column
+//! of prose with commas (`hello, world`). In three cases the table therefore needs a column of numbers or
+//! dates: a title is exactly half filled, a space follows a delimiter of the header, or a line stands below a
+//! short table.
 
 use std::collections::HashMap;
 
@@ -21,22 +22,24 @@ use super::{RecordGrammar, StatedDialectParts, for_each_field};
 use crate::csv_dialect::CsvDialect;
 use crate::record_boundaries::next_record_range;
 
-/// Maximum bytes that are examined.
+/// Maximum number of bytes that the search examines.
 const EXAMINED_BYTES_MAX: usize = 64 << 10;
 const EXAMINED_RECORDS_MAX: usize = 200;
-/// Titles are no more records than these.
+/// Maximum number of title records.
 const TITLE_RECORDS_MAX: usize = 50;
-/// A text that is longer may be cut off within its last record.
+/// Size above which a text may be truncated within its last record.
 const COMPLETE_TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// Returns the line of a text, the first being 1, that is likely to be its header, below titles; none where the first
-/// record is. `text` is the beginning of the text, and `said` how it is written: `given` says what of that is known,
-/// and a delimiter that is not is looked for.
+/// Returns the line number, from 1, of the likely header of a text, below titles; `None` if the first record
+/// is the header. `text` is the beginning of the text, and `said` its dialect. `given` tells which parts of
+/// the dialect are stated; the function searches for a delimiter that is not.
 ///
 /// ```
-/// use tidemill_text::{Dialect, csv::{Given, header_below_titles}};
+/// use tidemill_text::{CsvDialect, csv::{StatedDialectParts, find_header_below_titles}};
 ///
-/// let find = |text: &str| header_below_titles(&Dialect::default(), Given::default(), text.as_bytes());
+/// let find = |text: &str| {
+///     find_header_below_titles(&CsvDialect::default(), StatedDialectParts::default(), text.as_bytes())
+/// };
 /// assert_eq!(find("Sales report\n\nday,amount\n2026-11-01,12\n2026-11-02,7\n"), Some(3));
 /// assert_eq!(find("day,amount\n2026-11-01,12\n2026-11-02,7\n"), None);
 /// ```
@@ -57,7 +60,7 @@ pub fn find_header_below_titles(
     for delimiter in std::iter::once(said.delimiter).chain(others) {
         let dialect = CsvDialect { delimiter, ..said.clone() };
         let records = HeaderCandidate::parse_all(&dialect, text);
-        // A text that fits from its first record on has its header there.
+        // A text that fits from its first record on has its header at the top.
         if delimiter == said.delimiter && is_table(&records) {
             return None;
         }
@@ -80,19 +83,19 @@ enum TitleFieldKind {
     Value,
 }
 
-/// A record, as far as it tells a header from a title.
+/// The features of a record that distinguish a header from a title.
 struct HeaderCandidate {
-    /// The line that it begins in, the first being 1.
+    /// Number of the line that it begins in, from 1.
     line: u64,
     fields: usize,
     filled_fields: usize,
     /// The kinds of its fields.
     kinds: Vec<TitleFieldKind>,
-    /// True if a space stands before a field, but for the first.
+    /// True if a space precedes a field other than the first.
     is_spaced: bool,
-    /// True if all fields are filled with names, of which no two are the same.
+    /// True if all fields are filled with distinct names.
     is_names: bool,
-    /// True if it begins as comments mostly do.
+    /// True if it begins as most comments do.
     is_comment: bool,
 }
 
@@ -147,25 +150,25 @@ impl HeaderCandidate {
         }
     }
 
-    /// Returns whether it may be a title above a table with records of so many fields.
+    /// Returns whether it may be a title above a table whose records have `fields` fields.
     fn can_be_title(&self, fields: usize) -> bool {
         self.fields != fields || 2 * self.filled_fields <= fields
     }
 
-    /// Returns whether it may as well be a header above such a table, with names for half of its columns.
+    /// Returns whether it may also be a header above such a table, with names for half of its columns.
     fn is_half_filled(&self, fields: usize) -> bool {
         self.fields == fields && 2 * self.filled_fields == fields
     }
 }
 
-/// Returns the number of line ends in a text; a lone carriage return is one, too.
+/// Returns the number of line ends in a text; a lone carriage return counts too.
 fn count_line_ends(text: &[u8]) -> u64 {
     let ends = memchr::memchr2_iter(b'\n', b'\r', text);
     let is_pair = |at: &usize| text[*at] == b'\r' && text.get(at + 1) == Some(&b'\n');
     ends.filter(|at| !is_pair(at)).count() as u64
 }
 
-/// Returns whether a value may be the name of a column: text that is neither a number nor a date, or a year.
+/// Returns whether a value may be the name of a column: a year, or text that is neither a number nor a date.
 fn can_be_column_name(value: &[u8]) -> bool {
     let is_year = value.len() == 4
         && value.iter().all(u8::is_ascii_digit)
@@ -175,7 +178,7 @@ fn can_be_column_name(value: &[u8]) -> bool {
     is_year || !text.is_empty() && !begins_as_number && text.parse::<f64>().is_err()
 }
 
-/// The number of fields that most records have; of several the largest.
+/// Returns the most common number of fields; the largest of several.
 fn most_common_field_count(records: &[HeaderCandidate]) -> usize {
     let mut counts: HashMap<usize, usize> = HashMap::new();
     for record in records {
@@ -194,14 +197,14 @@ fn has_value_column(fields: usize, data: &[HeaderCandidate]) -> bool {
     })
 }
 
-/// Returns whether records are a table from the first one on.
+/// Returns whether the records form a table from the first one on.
 fn is_table(records: &[HeaderCandidate]) -> bool {
     let fields = most_common_field_count(records);
     fields > 1 && records.first().is_some_and(|first| !first.can_be_title(fields))
 }
 
-/// The number of fields of a table that begins below titles, and the line of its header. The table may be shorter than
-/// what is above it, and may have a line below it.
+/// Returns the number of fields of a table below titles, and the line of its header. The table may be shorter
+/// than the titles above it, and may have a line below it.
 fn find_table_below_titles(records: &[HeaderCandidate]) -> Option<(usize, u64)> {
     let from_end = |back: usize| {
         let at = records.len().checked_sub(back)?;
@@ -222,7 +225,7 @@ fn find_table_below_titles(records: &[HeaderCandidate]) -> Option<(usize, u64)> 
         {
             (data, is_doubtful) = (others, true);
         }
-        // Comments have an option of their own.
+        // Comment lines have an option of their own.
         if fields < 2 || above.is_empty() || above.iter().all(|title| title.is_comment) {
             return None;
         }
@@ -255,7 +258,7 @@ mod tests {
             (format!("Sales report\nday,region,amount\n{rows}"), Some(2)),
             (format!("Sales report\n\n\nday,region,amount\n{rows}"), Some(4)),
             (format!("Sales report, EMEA\ncreated 2026\nday,region,amount\n{rows}"), Some(3)),
-            // As spreadsheets write it.
+            // Spreadsheets write titles like this.
             (format!("Sales report,,\n,,\nday,region,amount\n{rows}"), Some(3)),
             (format!("Sales report\r\n\r\nday,region,amount\r\n{rows}"), Some(3)),
             (format!("Sales report\r\rday,region,amount\r{}", rows.replace('\n', "\r")), Some(3)),
@@ -267,7 +270,7 @@ mod tests {
             ("Sales report,\n,\nday,amount\n2026-11-01,12\n".to_owned(), Some(3)),
             (format!("Sales report\nday, region, amount\n{}", rows.replace(',', ", ")), Some(2)),
             ("Report\nregion,city\nnorth,foo\nsouth,bar\n".to_owned(), Some(2)),
-            // A line below a table, however short it is.
+            // A line below a table, even a short one.
             ("Rep\nday,amt\n2024-01-01,5\n2024-01-02,6\nTotal\n".to_owned(), Some(2)),
             ("A\nB\nC\nD\nday,amt\n2024-01-01,5\nTotal\n".to_owned(), Some(5)),
             // A header with unnamed columns, and a column of prose.

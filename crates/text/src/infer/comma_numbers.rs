@@ -1,28 +1,29 @@
-//! Numbers that are written with commas: `1.234,56` and `1,234.56`. They are read as text, since a
-//! comma is a point to one writer and nothing to another; what the values say of it is collected here.
+//! Inference of numbers with commas: `1.234,56` and `1,234.56`. The decoders read them as text, since a
+//! comma is a decimal point to one writer and a group separator to another; this module collects the evidence
+//! of the values.
 
-/// What the values of a column have in common as numbers with commas.
+/// Evidence that the values of a column are numbers with commas.
 ///
 /// ```
-/// use tidemill_text::infer::Commas;
+/// use tidemill_text::infer::CommaNumbers;
 ///
-/// let mut commas = Commas::default();
-/// ["1.234,5", "7", "-0,25"].iter().for_each(|value| commas.add(value));
-/// assert_eq!(commas.reading("price"), ["replace(replace(price, '.', ''), ',', '.')::DOUBLE"]);
-/// commas.add("n/a");
-/// assert!(commas.reading("price").is_empty());
+/// let mut commas = CommaNumbers::default();
+/// ["1.234,5", "7", "-0,25"].iter().for_each(|value| commas.add_value(value));
+/// assert_eq!(commas.conversion_sql("price"), ["replace(replace(price, '.', ''), ',', '.')::DOUBLE"]);
+/// commas.add_value("n/a");
+/// assert!(commas.conversion_sql("price").is_empty());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommaNumbers {
-    /// Whether some value has a comma.
+    /// True if some value has a comma.
     has_comma: bool,
-    /// Whether every comma may be a decimal point.
+    /// True if every comma may be a decimal point.
     can_be_decimal_point: bool,
-    /// Whether every comma may separate thousands.
+    /// True if every comma may separate thousands.
     can_be_thousands: bool,
-    /// Whether some value has points, which separate thousands if commas are decimal points.
+    /// True if some value has points, which separate thousands if commas are decimal points.
     has_points: bool,
-    /// Whether some value has a decimal point, if commas separate thousands.
+    /// True if some value has a decimal point, if commas separate thousands.
     has_fraction: bool,
 }
 
@@ -39,14 +40,14 @@ impl Default for CommaNumbers {
 }
 
 impl CommaNumbers {
-    /// Looks at a value that is not null.
+    /// Adds a value that is not null.
     pub fn add_value(&mut self, value: &str) {
         if self.can_be_decimal_point || self.can_be_thousands {
             self.merge(&Self::from_value(value));
         }
     }
 
-    /// What both have in common.
+    /// Merges the evidence of other values.
     pub fn merge(&mut self, other: &Self) {
         self.has_comma |= other.has_comma;
         self.can_be_decimal_point &= other.can_be_decimal_point;
@@ -55,7 +56,7 @@ impl CommaNumbers {
         self.has_fraction |= other.has_fraction;
     }
 
-    /// What reads such a column as numbers, in SQL: nothing where it has no such numbers, two where
+    /// Returns the SQL expressions that read such a column as numbers: none if it has no such numbers, two if
     /// commas may be either.
     #[must_use]
     pub fn conversion_sql(&self, column: &str) -> Vec<String> {
@@ -84,7 +85,7 @@ impl CommaNumbers {
     }
 }
 
-/// Whether it is digits, in groups or not, and a fraction or none.
+/// Returns whether a text is digits, optionally in groups, with an optional fraction.
 fn is_grouped_number(text: &str, group: char, point: char) -> bool {
     let are_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     let (whole, fraction) = match text.split_once(point) {
@@ -133,7 +134,7 @@ mod tests {
             let mut commas = CommaNumbers::default();
             values.iter().for_each(|value| commas.add_value(value));
             assert_eq!(commas.conversion_sql("x"), expected, "{values:?}");
-            // In two parts it is the same.
+            // Merging the evidence of two parts gives the same.
             for cut in 0..values.len() {
                 let (mut first, mut second) = (CommaNumbers::default(), CommaNumbers::default());
                 values[..cut].iter().for_each(|value| first.add_value(value));

@@ -1,4 +1,4 @@
-//! Columns of delimited text: names from the header, types from the sample.
+//! Inference of the columns of delimited text: names from the header, types from the sample.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::csv_dialect::CsvDialect;
 use crate::record_boundaries::{RecordGrammar, next_record_range};
 use crate::value_parsing::NullStrings;
 
-/// Columns as the sample shows them so far.
+/// Columns inferred from the sample so far.
 ///
 /// ```
-/// use tidemill_text::{Dialect, csv::first_record, infer::csv::Inference};
+/// use tidemill_text::{CsvDialect, csv::read_first_record, infer::csv::CsvInference};
 ///
 /// let text = b"when,n\n2013-01-01,1\n2013-01-02,\n";
-/// let (names, used) = first_record(&Dialect::default(), text).unwrap();
-/// let mut inference = Inference::new(&Dialect::default(), names.len());
-/// assert_eq!(inference.add(&text[used..]), 2);
+/// let (names, used) = read_first_record(&CsvDialect::default(), text).unwrap();
+/// let mut inference = CsvInference::new(&CsvDialect::default(), names.len());
+/// assert_eq!(inference.add_block(&text[used..]), 2);
 /// let fields = inference.fields(&names);
 /// assert_eq!(fields[0].data_type().to_string(), "Date32");
 /// assert_eq!(fields[1].data_type().to_string(), "Int64");
@@ -29,41 +29,41 @@ pub struct CsvInference {
     nulls: NullStrings,
     inferred_types: Vec<InferredTextType>,
     value_counts: Vec<u64>,
-    /// Records with as many fields.
+    /// Number of records with as many fields as there are columns.
     fitting_records: u64,
-    /// Per field, what is known of it besides, once it had one of the [`MARKERS`].
+    /// Types without null markers, per field, from its first [null marker](NULL_MARKERS) on.
     without_markers: Vec<Option<Box<ValuesWithoutMarkers>>>,
     non_iso_dates: Vec<NonIsoDates>,
     comma_numbers: Vec<CommaNumbers>,
-    /// Per field, what its values are without the spaces around them, once it had one with spaces.
+    /// Types without surrounding spaces, per field, from its first value with spaces on.
     trimmed_types: Vec<Option<Box<InferredTextType>>>,
 }
 
-/// Words that mostly mean that there is no value.
+/// Words that usually mark a missing value.
 const NULL_MARKERS: [&str; 23] = [
     "NA", "N/A", "n/a", "na", "#N/A", "-", "--", "null", "NULL", "Null", "none", "None", "NONE",
     "nil", "nan", "\\N", "?", ".", "missing", "unknown", "(null)", "<null>", "#NULL!",
 ];
 
-/// Whether a word mostly means that there is no value.
+/// Returns whether a word usually marks a missing value.
 #[must_use]
 pub fn is_null_marker(word: &str) -> bool {
     NULL_MARKERS.contains(&word)
 }
 
-/// What a field's values are without the words of them that mostly mean no value.
+/// The inferred type of a field without its null markers.
 #[derive(Debug, Clone)]
 pub struct ValuesWithoutMarkers {
-    /// What the others have in common.
+    /// The type of the other values.
     pub inferred_type: InferredTextType,
-    /// How many those are.
+    /// Number of other values.
     pub value_count: u64,
-    /// The words, in the order in which they came.
+    /// The markers in the order of their first appearance.
     pub markers: Vec<&'static str>,
 }
 
 impl CsvInference {
-    /// For records of so many fields.
+    /// Returns an inference for records of `fields` fields.
     #[must_use]
     pub fn new(dialect: &CsvDialect, fields: usize) -> Self {
         Self {
@@ -79,8 +79,8 @@ impl CsvInference {
         }
     }
 
-    /// Takes a block of whole records and returns how many it holds. Records with another
-    /// number of fields, or with NUL bytes in front, are left to the reading, which reports them.
+    /// Adds a block of whole records and returns their number. Ignores records with another
+    /// number of fields, or with NUL bytes in front, which the decoder reports.
     pub fn add_block(&mut self, block: &[u8]) -> u64 {
         let grammar = RecordGrammar::from_dialect(&self.dialect);
         let (mut fields, mut unquoted) = (Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ impl CsvInference {
             at = range.end;
             records += 1;
             let record = &block[range];
-            // A record behind a hole of its file is malformed.
+            // A record after a hole in its file is malformed.
             if record.first() == Some(&0) {
                 continue;
             }
@@ -159,40 +159,40 @@ impl CsvInference {
         }
     }
 
-    /// Number of records that had as many fields as there are columns.
+    /// Returns the number of records that had as many fields as there are columns.
     #[must_use]
     pub fn fitting_records(&self) -> u64 {
         self.fitting_records
     }
 
-    /// Per field, what its values have in common, and how many there were that are not null.
+    /// Returns the possible types of each field, and its number of values that are not null.
     pub fn inferred_types(&self) -> impl Iterator<Item = (&InferredTextType, u64)> {
         self.inferred_types.iter().zip(self.value_counts.iter().copied())
     }
 
-    /// Per field, what it is without words that mostly mean no value, if it has any.
+    /// Returns the types of each field without null markers, if it has any.
     pub fn without_markers(&self) -> impl Iterator<Item = Option<&ValuesWithoutMarkers>> {
         self.without_markers.iter().map(Option::as_deref)
     }
 
-    /// Per field, what its values are as dates whose year is last.
+    /// Returns the evidence of dates in other spellings for each field.
     #[must_use]
     pub fn non_iso_dates(&self) -> &[NonIsoDates] {
         &self.non_iso_dates
     }
 
-    /// Per field, what its values are as numbers with commas.
+    /// Returns the evidence of numbers with commas for each field.
     #[must_use]
     pub fn comma_numbers(&self) -> &[CommaNumbers] {
         &self.comma_numbers
     }
 
-    /// Per field, what its values have in common without the spaces around them, if some have spaces.
+    /// Returns the possible types of each field without surrounding spaces, if some values have spaces.
     pub fn trimmed_types(&self) -> impl Iterator<Item = Option<&InferredTextType>> {
         self.trimmed_types.iter().map(Option::as_deref)
     }
 
-    /// The columns.
+    /// Returns the columns, with the given names.
     #[must_use]
     pub fn fields(&self, names: &[String]) -> Vec<FieldRef> {
         let field = |(name, kind): (&String, &InferredTextType)| {

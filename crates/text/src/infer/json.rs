@@ -1,4 +1,4 @@
-//! Columns of JSON lines: the shape that the sample's values have in common.
+//! Inference of the columns of JSON records: the shape that the sample's values have in common.
 //!
 //! | values | type |
 //! | --- | --- |
@@ -10,14 +10,14 @@
 //! | arrays | List |
 //! | objects | Struct; Map if there are more than 200 keys and their values have one type that rounds none of them |
 //! | null only | Utf8View |
-//! | objects or arrays mixed with something else | Utf8View, these as they are written |
+//! | objects or arrays mixed with something else | Utf8View, these with their JSON spelling |
 //!
-//! Of a key that comes twice in an object, the last value counts.
+//! If a key comes twice in an object, the last value counts.
 //!
-//! Most records tell nothing new. So each is first gone over once by a [`Confirmation`], which
-//! allocates nothing and answers whether the record is sound and every value of it is of a shape
-//! that was seen at its place. Only if it is not, the record is checked in full, which finds the
-//! fault, and then read for what is new.
+//! Most records add nothing new. A [`RecordConfirmation`] therefore first scans each record once, without
+//! allocating, and tells whether the record is sound and every value of it has a shape
+//! that was seen at its place. Only if not, inference checks the record in full, which finds the
+//! fault, and then adds its shapes.
 
 use std::sync::Arc;
 
@@ -32,15 +32,15 @@ use crate::json::{
 use crate::text_fault::{TextFault, TextFaultKind};
 use crate::value_parsing;
 
-/// An object with more distinct keys than this is a map, if its values allow it: DuckDB's
+/// Number of distinct keys above which an object becomes a map, if its values allow it: DuckDB's
 /// threshold.
 const STRUCT_KEYS_MAX: usize = 200;
-/// Of a sample with more keys than this, which are columns each, no further ones are taken.
+/// Maximum number of keys that a sample may have, each a column; inference ignores further ones.
 pub const JSON_COLUMNS_MAX: usize = 100_000;
-/// What is nested deeper than this is not looked at.
+/// Maximum nesting depth that inference examines.
 const NESTING_DEPTH_MAX: usize = 128;
 
-/// What values at one place looked like.
+/// The shape of the values at one place.
 #[derive(Debug, Default, Clone)]
 struct JsonShape {
     has_boolean: bool,
@@ -48,31 +48,31 @@ struct JsonShape {
     has_negative: bool,
     exceeds_i64: bool,
     has_float: bool,
-    /// An integer that a double would round.
+    /// True if a double would round one of the integers.
     has_rounded_int: bool,
     text_type: Option<InferredTextType>,
     item_shape: Option<Box<JsonShape>>,
     object_shape: Option<Box<JsonObjectShape>>,
-    /// What it is is known: another sample may only widen it.
+    /// True if the type is fixed: another sample may only widen it.
     is_settled: bool,
 }
 
-/// Keys in the order of their first appearance.
+/// The shape of objects: keys in the order of their first appearance.
 #[derive(Debug, Default, Clone)]
 struct JsonObjectShape {
     key_indices: HashMap<String, usize>,
     keys: Vec<JsonKeyShape>,
-    /// Objects seen.
+    /// Number of objects so far.
     object_count: u64,
 }
 
 #[derive(Debug, Clone)]
 struct JsonKeyShape {
     name: String,
-    /// `"name":`, or nothing if the name has characters that are written as escapes.
+    /// `"name":`, or empty if the name has characters that JSON writes as escapes.
     quoted_name: String,
     shape: JsonShape,
-    /// The object it was last seen in.
+    /// Number of the last object that had the key.
     last_object: u64,
 }
 
@@ -97,7 +97,7 @@ impl JsonObjectShape {
     }
 }
 
-/// The value of a string.
+/// Returns the value of a string, without escapes.
 fn decode_string<'a>(text: &'a [u8], inside: StringInterior, buffer: &'a mut Vec<u8>) -> &'a str {
     let raw = &text[inside.start..inside.end];
     buffer.clear();
@@ -106,7 +106,7 @@ fn decode_string<'a>(text: &'a [u8], inside: StringInterior, buffer: &'a mut Vec
 }
 
 impl JsonObjectShape {
-    /// Takes the object that comes next.
+    /// Adds the object that comes next.
     fn add_object(
         &mut self,
         cursor: &mut JsonCursor,
@@ -152,7 +152,7 @@ impl JsonObjectShape {
 }
 
 impl JsonShape {
-    /// Takes the value that comes next.
+    /// Adds the value that comes next.
     fn add_value(
         &mut self,
         cursor: &mut JsonCursor,
@@ -202,7 +202,7 @@ impl JsonShape {
     fn add_number(&mut self, text: &str) {
         self.has_rounded_int |= value_parsing::is_rounded_as_double(text);
         match text.parse::<i64>() {
-            // A zero that has a sign is a float's.
+            // A zero with a sign is a float.
             Ok(int) if text != "-0" => {
                 self.has_int = true;
                 self.has_negative |= int < 0;
@@ -212,11 +212,11 @@ impl JsonShape {
         }
     }
 
-    /// Whether a number would change nothing.
+    /// Returns whether adding a number would change nothing.
     fn is_number_covered(&self, text: &str) -> bool {
         let mut number = Self::default();
         number.add_number(text);
-        // Whatever else there is, floats and other numbers are floats.
+        // If there is a float, any other number leaves the type a float.
         let keeps_kind = self.has_float
             || !number.has_float
                 && (self.has_int || !number.has_int)
@@ -258,7 +258,7 @@ impl JsonShape {
             self.is_scalar() || self.item_shape.is_some() || self.object_shape.is_some();
     }
 
-    /// Takes what another sample shows; of what is settled only what leaves it what it is.
+    /// Adds the shape of another sample. A fixed type only changes where that keeps its kind.
     fn widen(&mut self, other: &JsonShape) {
         if !self.is_settled {
             return self.merge(other);
@@ -310,7 +310,7 @@ impl JsonShape {
         self.has_int || self.exceeds_i64 || self.has_float
     }
 
-    /// Whether values of different shapes meet somewhere in it.
+    /// Returns whether values of different shapes meet somewhere inside it.
     fn has_conflicts(&self) -> bool {
         let shapes = [self.is_scalar(), self.item_shape.is_some(), self.object_shape.is_some()];
         shapes.iter().filter(|shape| **shape).count() > 1
@@ -321,7 +321,7 @@ impl JsonShape {
                 .is_some_and(|o| o.keys.iter().any(|key| key.shape.has_conflicts()))
     }
 
-    /// Returns whether its type would round an integer somewhere in it.
+    /// Returns whether its type would round an integer somewhere inside it.
     fn needs_rounding(&self) -> bool {
         self.has_rounded_int && self.is_number() && self.scalar_type() == DataType::Float64
             || self.item_shape.as_ref().is_some_and(|items| items.needs_rounding())
@@ -356,8 +356,8 @@ impl JsonShape {
     }
 }
 
-/// Goes once over a record that may tell nothing new. What it says no to may still tell nothing
-/// new; of the shapes it changes nothing but the stamps.
+/// A single pass over a record that may add nothing new. A record that it does not confirm may still add
+/// nothing new. It changes nothing in the shapes but the object numbers.
 struct RecordConfirmation<'a> {
     cursor: JsonCursor<'a>,
     nulls: &'a [String],
@@ -372,7 +372,8 @@ impl RecordConfirmation<'_> {
             && self.cursor.peek().is_none()
     }
 
-    /// The byte behind white space, which stays there; zero, which begins nothing, at the end.
+    /// Skips white space and returns the next byte without consuming it; zero, which begins nothing, at the
+    /// end.
     #[inline(always)]
     fn skip_to_token(&mut self) -> u8 {
         while let Some(&byte) = self.cursor.text.get(self.cursor.position) {
@@ -395,7 +396,7 @@ impl RecordConfirmation<'_> {
         loop {
             let Some(place) = self.match_key(object, expected) else { return false };
             let key = &mut object.keys[place];
-            // Of a key that comes twice only the last value counts.
+            // If a key comes twice, only the last value counts.
             if key.last_object == object.object_count {
                 return false;
             }
@@ -413,8 +414,8 @@ impl RecordConfirmation<'_> {
         }
     }
 
-    /// Takes a key and its colon and returns its place, if it is known: most often the one that
-    /// is expected.
+    /// Consumes a key and its colon and returns the key's index, if the key is known: most often the expected
+    /// one.
     #[inline(always)]
     fn match_key(&mut self, object: &JsonObjectShape, expected: usize) -> Option<usize> {
         if self.skip_to_token() != b'"' {
@@ -475,7 +476,7 @@ impl RecordConfirmation<'_> {
         }
     }
 
-    /// What follows it is looked at where a comma or the end must be.
+    /// Consumes a literal. The caller checks that a comma or the end follows it.
     #[inline(always)]
     fn confirm_literal(&mut self, word: &[u8]) -> bool {
         let found = self.cursor.text[self.cursor.position..].starts_with(word);
@@ -486,7 +487,7 @@ impl RecordConfirmation<'_> {
     #[inline(always)]
     fn confirm_text(&mut self, kind: Option<&InferredTextType>) -> bool {
         let Some(inside) = self.scan_string() else { return false };
-        // Of mere text, null strings make no difference either.
+        // In plain text, null strings make no difference either.
         if kind.is_some_and(InferredTextType::is_never_temporal) {
             return true;
         }
@@ -495,7 +496,7 @@ impl RecordConfirmation<'_> {
             || kind.is_some_and(|kind| kind.is_temporal_type_unchanged_by(text))
     }
 
-    /// Takes the string whose opening quote comes next, eight bytes at a time up to its first
+    /// Consumes the string whose opening quote comes next, eight bytes at a time up to its first
     /// escape.
     #[inline(always)]
     fn scan_string(&mut self) -> Option<StringInterior> {
@@ -507,7 +508,7 @@ impl RecordConfirmation<'_> {
             let less = |word: u64, than: u64| word.wrapping_sub(ONES * than) & !word;
             let quotes = less(word ^ (ONES * u64::from(b'"')), 1);
             let backslashes = less(word ^ (ONES * u64::from(b'\\')), 1);
-            // Exact up to the first of each kind.
+            // The masks are exact up to the first byte of each kind.
             let found = (quotes | backslashes | less(word, 0x20)) & (ONES << 7);
             if found == 0 {
                 at += 8;
@@ -523,7 +524,7 @@ impl RecordConfirmation<'_> {
         self.cursor.read_string(true).ok()
     }
 
-    /// Takes a number; what follows a short one is looked at where a comma or the end must be.
+    /// Consumes a number. The caller checks that a comma or the end follows a short one.
     #[inline(always)]
     fn confirm_number(&mut self, shape: &JsonShape) -> bool {
         let (text, start) = (self.cursor.text, self.cursor.position);
@@ -592,13 +593,13 @@ fn map_type(values: DataType) -> DataType {
     DataType::Map(Arc::new(entries), false)
 }
 
-/// Columns as the sample shows them so far.
+/// Columns inferred from the sample so far.
 ///
 /// ```
-/// use tidemill_text::infer::json::Inference;
+/// use tidemill_text::infer::json::JsonInference;
 ///
-/// let mut inference = Inference::new(&[]);
-/// assert_eq!(inference.add(b"{\"a\": [1]}\n{\"a\": null, \"b\": \"2013-01-01\"}\n"), 2);
+/// let mut inference = JsonInference::new(&[]);
+/// assert_eq!(inference.add_block(b"{\"a\": [1]}\n{\"a\": null, \"b\": \"2013-01-01\"}\n"), 2);
 /// let types: Vec<_> = inference.fields().iter().map(|f| f.data_type().to_string()).collect();
 /// assert_eq!(types, ["List(Int64)", "Date32"]);
 /// ```
@@ -611,13 +612,13 @@ pub struct JsonInference {
     unescape_buffer: Vec<u8>,
     /// True if a line may hold several records.
     has_joined_records: bool,
-    /// Nothing is confirmed: every record is read for what is new.
+    /// True to skip confirmation: every record is read in full.
     #[cfg(test)]
     skips_confirmation: bool,
 }
 
 impl JsonInference {
-    /// For records in which these strings mean null.
+    /// Returns an inference for records in which these strings mean null.
     #[must_use]
     pub fn new(nulls: &[String]) -> Self {
         Self {
@@ -632,7 +633,7 @@ impl JsonInference {
         }
     }
 
-    /// Takes several records in a line too, as
+    /// Accepts several records in a line too, as
     /// [`JsonDecoder::with_joined_records`](crate::json::JsonDecoder::with_joined_records).
     #[must_use]
     pub fn with_joined_records(mut self) -> Self {
@@ -640,13 +641,13 @@ impl JsonInference {
         self
     }
 
-    /// Whether there are more keys than [`COLUMNS_MAX`], not counting those of objects within.
+    /// Returns whether there are more keys than [`JSON_COLUMNS_MAX`], not counting those of nested objects.
     pub fn is_too_wide(&self) -> bool {
         self.column_shapes.keys.len() > JSON_COLUMNS_MAX
     }
 
-    /// Takes a block of whole lines and returns how many records it holds. Lines that are no
-    /// objects are left to the reading, which reports them.
+    /// Adds a block of whole lines and returns the number of its records. Ignores lines that are not
+    /// objects; the decoder reports them.
     pub fn add_block(&mut self, block: &[u8]) -> u64 {
         let mut records = 0;
         for line in block.split(|byte| *byte == b'\n') {
@@ -679,14 +680,14 @@ impl JsonInference {
     }
 
     fn add_record(&mut self, line: &[u8]) -> Result<(), TextFault> {
-        // Nothing is taken of a record that is none.
+        // A malformed record must not leave a partial shape.
         check_object_line(line)?;
         let mut cursor = JsonCursor::new(line, true);
         cursor.peek();
         self.column_shapes.add_object(&mut cursor, &self.nulls, 0)
     }
 
-    /// Whether the line is an object that is known to tell nothing new.
+    /// Returns whether the line is an object that certainly adds nothing new.
     fn is_confirmed(&mut self, line: &[u8]) -> bool {
         #[cfg(test)]
         if self.skips_confirmation {
@@ -698,26 +699,26 @@ impl JsonInference {
             .confirm_record(&mut self.column_shapes)
     }
 
-    /// Says that the sample so far is what types are taken from: what is
-    /// [widened](Self::widen) from now on only widens them.
+    /// Fixes the types of the sample so far: further samples
+    /// ([`widen`](Self::widen)) only widen them.
     pub fn settle_types(&mut self) {
         self.column_shapes.settle_types();
     }
 
-    /// Takes what the beginning of another file shows: keys that are new here with all that they
-    /// are there, and of the others wider numbers, times beside dates, and new keys of objects.
-    /// What does not fit is left to the reading, which reports it.
+    /// Adds the beginning of another file: new keys with their types, and for other keys
+    /// wider numbers, times beside dates, and new keys of objects.
+    /// The decoder reports values that do not fit.
     ///
     /// ```
-    /// use tidemill_text::infer::json::Inference;
+    /// use tidemill_text::infer::json::JsonInference;
     ///
     /// let of = |text: &str| {
-    ///     let mut inference = Inference::new(&[]);
-    ///     inference.add(text.as_bytes());
+    ///     let mut inference = JsonInference::new(&[]);
+    ///     inference.add_block(text.as_bytes());
     ///     inference
     /// };
     /// let mut first = of(r#"{"a": 1, "b": {"c": 1}, "d": 1}"#);
-    /// first.settle();
+    /// first.settle_types();
     /// first.widen(&of(r#"{"a": 2.5, "b": {"e": true}, "d": "n/a", "f": 1}"#));
     /// let types: Vec<_> = first.fields().iter().map(|f| f.data_type().to_string()).collect();
     /// assert_eq!(types, ["Float64", r#"Struct("c": Int64, "e": Boolean)"#, "Int64", "Int64"]);
@@ -727,7 +728,7 @@ impl JsonInference {
         self.object_count += other.object_count;
     }
 
-    /// The keys that had a value other than null.
+    /// Returns the keys that had a value other than null.
     pub fn non_null_keys(&self) -> impl Iterator<Item = &str> {
         let has_values = |shape: &JsonShape| {
             shape.is_scalar() || shape.item_shape.is_some() || shape.object_shape.is_some()
@@ -736,19 +737,19 @@ impl JsonInference {
         keys.map(|key| key.name.as_str())
     }
 
-    /// How many objects there were.
+    /// Returns the number of objects.
     #[must_use]
     pub fn object_count(&self) -> u64 {
         self.object_count
     }
 
-    /// Why the first line that is not an object is none, if there was one.
+    /// Returns the reason why the first malformed line is not an object, if there was one.
     #[must_use]
     pub fn first_fault(&self) -> Option<&TextFault> {
         self.first_fault.as_ref()
     }
 
-    /// The columns, in the order in which their keys came first.
+    /// Returns the columns in the order in which their keys first came.
     #[must_use]
     pub fn fields(&self) -> Vec<FieldRef> {
         self.column_shapes.fields()
@@ -836,7 +837,7 @@ mod tests {
 
     #[test]
     fn map_type_never_rounds_integers() {
-        // As with few keys: 2^53 + 1 is between two doubles.
+        // As with few keys: 2^53 + 1 lies between two doubles.
         for (odd, other, is_map) in [
             ("9007199254740993", "1.5", false),
             ("-9007199254740993", "1e0", false),
@@ -974,7 +975,7 @@ mod tests {
         assert!(!inference.is_confirmed(b"{\"a\":\"\xff\"}"));
     }
 
-    /// Values, mostly such as one finds again and again.
+    /// Values, mostly those that occur again and again.
     fn value() -> impl Strategy<Value = String> {
         let scalar = prop_oneof![
             4 => "[0-9]{1,3}|-?[1-9][0-9]{0,20}",
@@ -1016,7 +1017,7 @@ mod tests {
         #[test]
         fn confirmed_records_change_nothing(
             kinds in vec(object(value()), 1..4),
-            // Some of them again and again; at some the text is cut or spoiled.
+            // Some kinds again and again; at some places the text is cut or corrupted.
             order in vec((0..4usize, prop::option::weighted(0.1, (0..60usize, any::<u8>()))), 1..20),
         ) {
             let mut confirming = JsonInference::new(&["NA".to_string()]);

@@ -1,14 +1,14 @@
-//! Which columns there are and of which types, from a sample.
+//! Inference of columns and their types from a sample.
 //!
-//! A sample is some blocks of whole records from the beginning of the input: at least
-//! [`SAMPLE_RECORDS`] records or [`SAMPLE_BYTES`], if there is so much. A type is given only if
-//! every value of the sample can be read as it, by the parsers that will read it
-//! ([`values`]).
+//! A sample consists of blocks of whole records from the beginning of the input: at least
+//! [`SAMPLE_RECORDS_MIN`] records or [`SAMPLE_BYTES_MAX`], if the input has that much. Inference assigns a
+//! type only if every value of the sample can be read as it, by the parsers that will read it
+//! ([`value_parsing`]).
 //!
-//! Beginnings of further files are samples of their own, by which the first one is widened: a
-//! column that it did not show gets a type, numbers and times become wider, and nothing else
+//! The beginnings of further files are samples of their own, which widen the first one: a
+//! column without values gets a type, numbers and times become wider, and nothing else
 //! changes. A column of numbers does not become text because a late file has `n/a` in it: that
-//! would change what comparisons mean, and is better reported where it stands.
+//! would change the meaning of comparisons, and the decoder better reports it where it stands.
 
 use arrow_schema::{DataType, TimeUnit};
 
@@ -25,12 +25,12 @@ mod non_iso_dates;
 pub use comma_numbers::CommaNumbers;
 pub use non_iso_dates::NonIsoDates;
 
-/// Records that a sample has at least, if there are so many.
+/// Minimum number of records in a sample, if the input has that many.
 pub const SAMPLE_RECORDS_MIN: u64 = 10_000;
-/// Bytes after which a sample ends however few records it has.
+/// Size at which a sample ends, however few records it has.
 pub const SAMPLE_BYTES_MAX: u64 = 16 << 20;
 
-/// The types that text can turn out to be of, narrowed value by value.
+/// The types that the values of a text column may have, narrowed value by value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InferredTextType {
     has_values: bool,
@@ -42,11 +42,11 @@ pub struct InferredTextType {
     can_be_date: bool,
     can_be_naive: bool,
     can_be_zoned: bool,
-    /// All values are dates or times, of a zone or not.
+    /// True if all values are dates or times, with or without a zone.
     can_be_temporal: bool,
     has_time: bool,
     needs_nanos: bool,
-    /// All values are canonical times of day.
+    /// True if all values are canonical times of day.
     can_be_time_of_day: bool,
 }
 
@@ -71,7 +71,7 @@ impl Default for InferredTextType {
 }
 
 impl InferredTextType {
-    /// Takes a value that is not null.
+    /// Adds a value that is not null.
     pub fn add_value(&mut self, text: &str) {
         self.has_values = true;
         if self.can_be_boolean && value_parsing::parse_boolean(text).is_none() {
@@ -114,7 +114,7 @@ impl InferredTextType {
         self.has_number |= self.can_be_float && !is_special_float(bytes);
     }
 
-    /// The narrowest type of all values, if there was one.
+    /// Returns the narrowest type of all values, if there was a value.
     #[must_use]
     pub fn data_type(&self) -> Option<DataType> {
         if !self.has_values {
@@ -142,8 +142,8 @@ impl InferredTextType {
         })
     }
 
-    /// The same where only dates and times may be told from text: in JSON, where a number in
-    /// quotes was meant to be text.
+    /// Returns the narrowest type where only dates and times may be distinguished from text: in JSON, a
+    /// number in quotes is meant to be text.
     #[must_use]
     pub fn temporal_type(&self) -> Option<DataType> {
         let kind = Self {
@@ -156,7 +156,7 @@ impl InferredTextType {
         kind.data_type()
     }
 
-    /// Whether it is mere text to [`temporal_type`](Self::temporal_type), whatever values come.
+    /// Returns whether [`temporal_type`](Self::temporal_type) is plain text, whatever values follow.
     pub(crate) fn is_never_temporal(&self) -> bool {
         self.has_values
             && !(self.can_be_date
@@ -165,8 +165,8 @@ impl InferredTextType {
                 || self.can_be_time_of_day)
     }
 
-    /// Whether one more value would leave all that [`temporal_type`](Self::temporal_type) goes by
-    /// as it is.
+    /// Returns whether one more value would leave everything unchanged that
+    /// [`temporal_type`](Self::temporal_type) depends on.
     pub(crate) fn is_temporal_type_unchanged_by(&self, text: &str) -> bool {
         let mut dates = Self {
             can_be_boolean: false,
@@ -186,8 +186,8 @@ impl InferredTextType {
         self.has_values && self.can_be_temporal && !self.can_be_naive && !self.can_be_zoned
     }
 
-    /// Takes what values elsewhere show, unless it would make text of what is none: numbers and
-    /// times become wider, and what does not fit them is left to the reading, which reports it.
+    /// Widens the types by those of values elsewhere, unless a type would become text: numbers and
+    /// times become wider. The decoder reports values that do not fit them.
     pub fn widen(&mut self, other: &Self) {
         let is_text = |kind: &Self| kind.data_type() == Some(DataType::Utf8View);
         let mut wider = *self;
@@ -197,7 +197,7 @@ impl InferredTextType {
         }
     }
 
-    /// What values of both kinds have in common.
+    /// Merges the types of other values: keeps the types that all values may have.
     pub fn merge(&mut self, other: &Self) {
         self.has_values |= other.has_values;
         self.can_be_boolean &= other.can_be_boolean;

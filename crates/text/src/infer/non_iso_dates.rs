@@ -1,54 +1,54 @@
-//! Dates that are written otherwise: `01.03.2026`, `3/1/2026 14:05`, `2026/03/01`. They are read as text, since of those
-//! whose year is last nobody but their writer knows whether the day or the month is first; what the values
-//! themselves say of it is collected here.
+//! Inference of dates in other spellings than ISO 8601: `01.03.2026`, `3/1/2026 14:05`, `2026/03/01`. The
+//! decoders read them as text, since a date with the year last does not tell whether the day or the month is
+//! first. This module collects the evidence of the values.
 
-/// What the values of a column have in common as dates that are not written as ISO 8601 has it.
+/// Evidence that the values of a column are dates in a spelling other than ISO 8601.
 ///
 /// ```
-/// use tidemill_text::infer::DayOrder;
+/// use tidemill_text::infer::NonIsoDates;
 ///
-/// let mut order = DayOrder::default();
-/// ["01.03.2026", "28.02.2026"].iter().for_each(|value| order.add(value));
-/// assert_eq!(order.formats(), ["%d.%m.%Y"]);
-/// order.add("n/a");
-/// assert!(order.formats().is_empty());
+/// let mut order = NonIsoDates::default();
+/// ["01.03.2026", "28.02.2026"].iter().for_each(|value| order.add_value(value));
+/// assert_eq!(order.strptime_formats(), ["%d.%m.%Y"]);
+/// order.add_value("n/a");
+/// assert!(order.strptime_formats().is_empty());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NonIsoDates {
-    /// No value was seen.
+    /// There were no values.
     #[default]
     NoValues,
-    /// All values are such dates.
+    /// All values are dates with the year last.
     Dates {
-        /// What stands between the numbers: `.`, `/` or `-`.
+        /// The separator between the numbers: `.`, `/` or `-`.
         separator: char,
-        /// Whether a first number can only be a day.
+        /// True if a first number can only be a day.
         day_first: bool,
-        /// Whether a second number can only be a day.
+        /// True if a second number can only be a day.
         month_first: bool,
-        /// How many parts of a time of day are behind it: 0, 2 or 3.
+        /// Number of parts of the time of day after the date: 0, 2 or 3.
         time_parts: usize,
     },
-    /// All values are dates whose year is first.
+    /// All values are dates with the year first.
     YearFirst {
-        /// What stands between the numbers: `.` or `/`.
+        /// The separator between the numbers: `.` or `/`.
         separator: char,
-        /// As above.
+        /// Number of parts of the time of day, as above.
         time_parts: usize,
     },
-    /// Some value is none.
+    /// Some value is no such date.
     NotDates,
 }
 
 impl NonIsoDates {
-    /// Looks at a value that is not null.
+    /// Adds a value that is not null.
     pub fn add_value(&mut self, value: &str) {
         if *self != NonIsoDates::NotDates {
             self.merge(&Self::from_value(value).unwrap_or(NonIsoDates::NotDates));
         }
     }
 
-    /// What both have in common.
+    /// Merges the evidence of other values.
     pub fn merge(&mut self, other: &NonIsoDates) {
         *self = match (*self, *other) {
             (NonIsoDates::NoValues, other) => other,
@@ -76,7 +76,7 @@ impl NonIsoDates {
         };
     }
 
-    /// The formats of `strptime` that read the values: none where they are no such dates, two where either
+    /// Returns the `strptime` formats that read the values: none if they are no such dates, two if either
     /// number may be the day.
     #[must_use]
     pub fn strptime_formats(&self) -> Vec<String> {
@@ -140,7 +140,7 @@ impl NonIsoDates {
             return (is_date && first <= 12)
                 .then_some(NonIsoDates::YearFirst { separator, time_parts: clock });
         }
-        // A month with a dot before its year is nowhere the first.
+        // No convention puts a month before a day with dots and the year last.
         let month_first = second > 12;
         (is_date && !(separator == '.' && month_first)).then_some(NonIsoDates::Dates {
             separator,
@@ -151,7 +151,7 @@ impl NonIsoDates {
     }
 }
 
-/// A number of so many digits.
+/// Parses a number of `least` to `most` digits.
 fn parse_number(text: &str, least: usize, most: usize) -> Option<u32> {
     let is_number =
         (least..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
@@ -195,7 +195,7 @@ mod tests {
             let mut order = NonIsoDates::default();
             values.iter().for_each(|value| order.add_value(value));
             assert_eq!(order.strptime_formats(), expected, "{values:?}");
-            // In two parts it is the same.
+            // Merging the evidence of two parts gives the same.
             for cut in 0..values.len() {
                 let (mut first, mut second) = (NonIsoDates::default(), NonIsoDates::default());
                 values[..cut].iter().for_each(|value| first.add_value(value));

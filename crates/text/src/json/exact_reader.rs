@@ -1,4 +1,4 @@
-//! One record, read byte by byte: what says exactly what is wrong with it.
+//! The exact reader of one record: it reads byte by byte and reports the exact fault.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -15,29 +15,29 @@ use crate::unknown_keys::KeyTally;
 use crate::value_parsing::{describe_type, is_text_type};
 use crate::value_span::ValueSpan;
 
-/// Reads a record.
+/// An exact reader of a record.
 pub(super) struct ExactReader<'a> {
     cursor: JsonCursor<'a>,
-    /// Where the record starts in its block.
+    /// Start of the record in its block.
     record_start: usize,
     mismatch_is_null: bool,
-    /// Where in the record this is: `a.b[2].c`.
+    /// Path of the current value in the record: `a.b[2].c`.
     path: String,
-    /// Where values of the wrong shape start, but for those that a later one of the same key took
-    /// the place of: told only of a record that is JSON.
+    /// Starts of values with a wrong shape, except those that a later value of the same key
+    /// replaced. They are reported only if the record is JSON.
     mismatch_starts: Vec<usize>,
-    /// Which of them is to be described, and what is wrong with it.
+    /// Start of the one to describe, and its fault.
     described_start: Option<usize>,
     described_fault: Option<TextFault>,
-    /// Whose path is wanted: that of the value which starts here.
+    /// Start of the value whose path is wanted.
     sought_start: Option<usize>,
     pub(super) found_path: Option<String>,
-    /// The tally of keys that no column has.
+    /// Counts of keys that no column has.
     key_tally: Option<&'a RefCell<KeyTally>>,
 }
 
 impl<'a> ExactReader<'a> {
-    /// A reader of `record`, which has no line end.
+    /// Returns a reader of `record`, which has no line end.
     pub(super) fn new(record: &'a [u8], base: usize, strict: bool, mismatch_is_null: bool) -> Self {
         Self {
             cursor: JsonCursor::new(record, strict),
@@ -53,12 +53,12 @@ impl<'a> ExactReader<'a> {
         }
     }
 
-    /// Notes the keys that no column has.
+    /// Counts the keys that no column has.
     pub(super) fn with_key_tally(self, tally: &'a RefCell<KeyTally>) -> Self {
         Self { key_tally: Some(tally), ..self }
     }
 
-    /// A reader that notes in `found` the path of the value whose span starts at `at`.
+    /// Returns a reader that stores the path of the value whose span starts at `at` in `found_path`.
     pub(super) fn with_sought_value(record: &'a [u8], at: usize) -> Self {
         Self { sought_start: Some(at), ..Self::new(record, 0, false, true) }
     }
@@ -108,7 +108,7 @@ impl<'a> ExactReader<'a> {
         match (self.described_fault.take(), self.mismatch_starts.first()) {
             (Some(fault), _) => Err(fault),
             (None, None) => Ok(()),
-            // Its path is known only on the way to it; what is in the columns is forgotten.
+            // The path is known only on the way to the value; the caller discards the columns' values.
             (None, Some(first)) => {
                 let JsonCursor { text, checks_skipped_values: strict, .. } = self.cursor;
                 let mut again = ExactReader::new(text, self.record_start, strict, false);
@@ -124,7 +124,7 @@ impl<'a> ExactReader<'a> {
         columns: &mut [ColumnDecoder],
     ) -> Result<(), TextFault> {
         wanted.begin_object();
-        // Members within which something is of the wrong shape.
+        // Members that contain a value of the wrong shape.
         let mut suspects: Vec<(usize, Range<usize>)> = Vec::new();
         self.cursor.position += 1;
         if self.cursor.peek_within("an object")? == b'}' {
@@ -166,7 +166,7 @@ impl<'a> ExactReader<'a> {
         Ok(())
     }
 
-    /// Takes back what was said of a stretch of the record.
+    /// Discards the mismatches in a range of the record.
     fn discard_mismatches_in(&mut self, range: Range<usize>) {
         let index = |at: usize| self.mismatch_starts.partition_point(|start| *start < at);
         self.mismatch_starts.drain(index(range.start)..index(range.end));
@@ -304,8 +304,9 @@ impl<'a> ExactReader<'a> {
         Ok(())
     }
 
-    /// Returns the places, in ascending order, of the keys that the next object repeats behind them: the last entry of a key
-    /// counts. Of an object that is not JSON it returns some of them, since the record is refused when it is read.
+    /// Returns the positions, in ascending order, of the keys that the next object repeats later: the last
+    /// entry of a key counts. For an object that is not JSON it returns some of them, since the reader then
+    /// rejects the record.
     fn find_replaced_members(&self) -> Vec<usize> {
         let mut cursor = self.cursor.clone();
         let (mut last, mut replaced) = (HashMap::new(), Vec::new());
@@ -337,7 +338,7 @@ impl<'a> ExactReader<'a> {
         replaced
     }
 
-    /// Skips a value, all of which has to be JSON.
+    /// Skips a value and checks that all of it is JSON.
     fn skip_strictly(&mut self) -> Result<(), TextFault> {
         let strict = std::mem::replace(&mut self.cursor.checks_skipped_values, true);
         self.cursor
@@ -347,7 +348,7 @@ impl<'a> ExactReader<'a> {
         Ok(())
     }
 
-    /// A null, or a value of another shape than the column's.
+    /// Reads a null, or a value of another shape than the column's.
     fn read_null_or_mismatch(
         &mut self,
         column: &mut ColumnDecoder,
@@ -403,7 +404,7 @@ impl<'a> ExactReader<'a> {
     }
 }
 
-/// The record without its line end and white space behind it.
+/// Returns the record without trailing white space, its line end included.
 pub(super) fn trim_trailing_whitespace(record: &[u8]) -> &[u8] {
     let end = record.iter().rposition(|byte| !is_json_whitespace(*byte)).map_or(0, |last| last + 1);
     &record[..end]

@@ -4,7 +4,7 @@
 use super::parse_hex4;
 use crate::text_fault::{TextFault, TextFaultKind};
 
-/// A token that is neither a string nor a structural character.
+/// The kind of a token that is neither a string nor a structural character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JsonScalar {
     Null,
@@ -12,7 +12,7 @@ pub(crate) enum JsonScalar {
     Number,
 }
 
-/// What a token is; none if it is nothing.
+/// Classifies a token; `None` if it is no scalar.
 #[inline(always)]
 pub(crate) fn classify_scalar(token: &[u8]) -> Option<JsonScalar> {
     match token {
@@ -23,7 +23,7 @@ pub(crate) fn classify_scalar(token: &[u8]) -> Option<JsonScalar> {
     }
 }
 
-/// `-? (0 | [1-9][0-9]*) (\.[0-9]+)? ([eE][+-]?[0-9]+)?`
+/// Returns whether a token matches `-? (0 | [1-9][0-9]*) (\.[0-9]+)? ([eE][+-]?[0-9]+)?`.
 #[inline]
 pub(crate) fn is_number(token: &[u8]) -> bool {
     fn digits(bytes: &[u8]) -> Option<&[u8]> {
@@ -50,8 +50,8 @@ pub(crate) fn is_number(token: &[u8]) -> bool {
     rest.is_empty()
 }
 
-/// Whether `start..end` is a number of at most eight digits, which may have a point among them.
-/// If it is not, it may still be a number.
+/// Returns whether `start..end` is a number of at most eight digits, possibly with a point among them.
+/// If not, it may still be a number.
 #[inline(always)]
 pub(crate) fn is_short_number(text: &[u8], start: usize, end: usize) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -62,10 +62,10 @@ pub(crate) fn is_short_number(text: &[u8], start: usize, end: usize) -> bool {
     }
     let word = u64::from_le_bytes(bytes);
     let value = word ^ (ONES * 0x30);
-    // The top bit of each byte that is no digit.
+    // The top bit of each byte that is not a digit.
     let others = (((value & (ONES * 0x7f)) + ONES * 0x76) | value) & (ONES * 0x80);
     let others = others & (u64::MAX >> (64 - 8 * len));
-    // A digit comes first, and none but a point behind a zero.
+    // A digit comes first, and after a leading zero only a point.
     if others & 0x80 != 0 || value & 0xff == 0 && len > 1 && others & 0x8000 == 0 {
         return false;
     }
@@ -78,7 +78,7 @@ pub(crate) fn is_short_number(text: &[u8], start: usize, end: usize) -> bool {
         && others >> (8 * len - 1) == 0
 }
 
-/// Where the first escape is that stands for nothing, in the inside of a string.
+/// Returns the position of the first invalid escape in the inside of a string.
 pub(crate) fn find_bad_escape(raw: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(found) = memchr::memchr(b'\\', &raw[at..]) {
@@ -104,13 +104,13 @@ pub(crate) fn find_bad_escape(raw: &[u8]) -> Option<usize> {
     None
 }
 
-/// White space between tokens.
+/// Returns whether a byte is white space between tokens.
 #[inline(always)]
 pub(crate) fn is_json_whitespace(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// The inside of a string.
+/// The byte range between the quotes of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StringInterior {
     pub(crate) start: usize,
@@ -118,12 +118,12 @@ pub(crate) struct StringInterior {
     pub(crate) has_escapes: bool,
 }
 
-/// Reads a text from its front.
+/// A cursor that reads JSON from the front of a text and checks it.
 #[derive(Debug, Clone)]
 pub(crate) struct JsonCursor<'a> {
     pub(crate) text: &'a [u8],
     pub(crate) position: usize,
-    /// Whether what is skipped has to be of the grammar in full.
+    /// True to check skipped values by the full grammar.
     pub(crate) checks_skipped_values: bool,
 }
 
@@ -132,7 +132,7 @@ impl<'a> JsonCursor<'a> {
         Self { text, position: 0, checks_skipped_values: strict }
     }
 
-    /// The fault of a text that is not as `reason` says it should be.
+    /// Returns the fault of a text that breaks the grammar for `reason`.
     pub(crate) fn syntax_fault(at: usize, reason: &str) -> TextFault {
         TextFault::new(at, TextFaultKind::SyntaxError(format!("not valid JSON: {reason}")))
     }
@@ -141,7 +141,7 @@ impl<'a> JsonCursor<'a> {
         TextFault::new(self.text.len(), TextFaultKind::EndsInsideValue(format!("within {within}")))
     }
 
-    /// The byte behind white space, which stays there; none at the end.
+    /// Skips white space and returns the next byte without consuming it; `None` at the end.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         while let Some(&byte) = self.text.get(self.position) {
             if !is_json_whitespace(byte) {
@@ -152,12 +152,12 @@ impl<'a> JsonCursor<'a> {
         None
     }
 
-    /// The same within something, which must not end there.
+    /// Does the same inside a value, where the text must not end.
     pub(crate) fn peek_within(&mut self, within: &str) -> Result<u8, TextFault> {
         self.peek().ok_or_else(|| self.truncation_fault(within))
     }
 
-    /// Takes `byte`, white space before it aside.
+    /// Consumes `byte` after optional white space.
     pub(crate) fn expect_byte(
         &mut self,
         byte: u8,
@@ -171,7 +171,7 @@ impl<'a> JsonCursor<'a> {
         Err(Self::syntax_fault(self.position, reason))
     }
 
-    /// Takes the string whose opening quote comes next.
+    /// Consumes the string whose opening quote comes next.
     pub(crate) fn read_string(&mut self, check_escapes: bool) -> Result<StringInterior, TextFault> {
         let start = self.position + 1;
         let mut at = start;
@@ -207,7 +207,7 @@ impl<'a> JsonCursor<'a> {
         Ok(StringInterior { start, end: at, has_escapes })
     }
 
-    /// Takes the token that comes next, which is not looked into.
+    /// Consumes the next token without checking it.
     pub(crate) fn read_token(&mut self) -> Result<&'a [u8], TextFault> {
         let start = self.position;
         while let Some(&byte) = self.text.get(self.position) {
@@ -224,14 +224,14 @@ impl<'a> JsonCursor<'a> {
         Ok(&self.text[start..self.position])
     }
 
-    /// Takes the token that comes next, which has to be a scalar.
+    /// Consumes the next token, which must be a scalar.
     pub(crate) fn read_scalar(&mut self) -> Result<(JsonScalar, &'a [u8]), TextFault> {
         let start = self.position;
         let token = self.read_token()?;
         match classify_scalar(token) {
             Some(scalar) => Ok((scalar, token)),
             None => {
-                // An input that was cut off mid-way.
+                // The input may be truncated inside a literal.
                 let is_cut = self.position == self.text.len()
                     && [&b"null"[..], b"true", b"false"].iter().any(|word| word.starts_with(token));
                 Err(if is_cut {
@@ -245,7 +245,7 @@ impl<'a> JsonCursor<'a> {
         }
     }
 
-    /// Takes the key and the colon that come next.
+    /// Consumes the next key and its colon.
     pub(crate) fn read_key(&mut self) -> Result<StringInterior, TextFault> {
         if self.peek_within("an object")? != b'"' {
             return Err(Self::syntax_fault(self.position, "expected a key in quotes"));
@@ -255,7 +255,7 @@ impl<'a> JsonCursor<'a> {
         Ok(key)
     }
 
-    /// Takes the comma that comes next, or the end of the container: then it does not go on.
+    /// Consumes the next comma and returns true, or consumes the end of the container and returns false.
     pub(crate) fn take_comma_or_end(&mut self, closing: u8) -> Result<bool, TextFault> {
         let (within, reason) = match closing {
             b'}' => ("an object", "expected `,` or `}`"),
@@ -269,9 +269,9 @@ impl<'a> JsonCursor<'a> {
         Ok(byte == b',')
     }
 
-    /// Takes the value that comes next, of whatever shape and depth.
+    /// Consumes the next value, of any shape and depth.
     pub(crate) fn skip_value(&mut self) -> Result<(), TextFault> {
-        // One bit for each bracket that is open: whether it is that of an object.
+        // One bit for each open bracket: 1 for an object.
         let mut open = BitStack::default();
         loop {
             match self.peek_within("a value")? {
@@ -300,7 +300,7 @@ impl<'a> JsonCursor<'a> {
                     self.read_token()?;
                 }
             }
-            // Behind a value, or before the end of an empty container.
+            // After a value, or before the end of an empty container.
             loop {
                 let Some(in_object) = open.last() else { return Ok(()) };
                 let within = if in_object { "an object" } else { "an array" };
@@ -309,7 +309,7 @@ impl<'a> JsonCursor<'a> {
                         self.position += 1;
                         open.pop();
                     }
-                    // Not behind an opening bracket: that was looked behind.
+                    // Not after an opening bracket: the code above has checked that.
                     (b',', true) => {
                         self.position += 1;
                         self.read_key()?;
@@ -358,7 +358,7 @@ impl BitStack {
     }
 }
 
-/// What a value that begins with `byte` is, in words.
+/// Describes the kind of a value that begins with `byte`, in words.
 pub(crate) fn describe_value_kind(byte: u8) -> Option<&'static str> {
     Some(match byte {
         b'{' => "an object",
@@ -389,7 +389,7 @@ mod tests {
                 && !text.ends_with(|last: char| last.is_whitespace())
                 && match serde_json::from_str::<f64>(&text) {
                     Ok(_) => true,
-                    // Of the grammar, and of no float.
+                    // Grammatical, but out of the range of a float.
                     Err(error) => error.to_string().contains("out of range"),
                 };
             prop_assert_eq!(super::is_number(text.as_bytes()), is_number);

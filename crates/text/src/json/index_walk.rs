@@ -1,8 +1,9 @@
-//! Stage 2: from the index to spans, quickly. Whatever is in doubt ends it.
+//! Stage 2 of the JSON decoder: a walk over the index that emits spans. It gives up wherever anything is in
+//! doubt.
 //!
-//! Every function takes the place in the index of what comes before a value (`:`, `,` or an
-//! opening bracket) and returns the place of what comes behind it. Stage 1 has seen that there
-//! is exactly one value between `:` and what follows, and at most one between brackets.
+//! Every function takes the index of the entry before a value (`:`, `,` or an
+//! opening bracket) and returns the index of the entry after it. Stage 1 has verified that there
+//! is exactly one value between `:` and the next entry, and at most one between brackets.
 
 use std::cell::RefCell;
 
@@ -15,7 +16,7 @@ use crate::unknown_keys::KeyTally;
 use crate::value_parsing::is_text_type;
 use crate::value_span::ValueSpan;
 
-/// A window's text and index.
+/// The text and index of a window.
 #[derive(Clone, Copy)]
 pub(super) struct IndexWalk<'a> {
     pub(super) text: &'a [u8],
@@ -24,22 +25,22 @@ pub(super) struct IndexWalk<'a> {
     pub(super) positions: &'a [u32],
     /// The characters there.
     pub(super) structural_bytes: &'a [u8],
-    /// Which bytes from `base` on are backslashes, if any is.
+    /// Masks of the backslashes from `backslash_base` on, if there is any.
     pub(super) backslash_masks: Option<&'a [u64]>,
     pub(super) backslash_base: usize,
     pub(super) checks_skipped_values: bool,
     pub(super) mismatch_is_null: bool,
-    /// The notes of keys that no column has.
+    /// Counts of keys that no column has.
     pub(super) key_tally: &'a RefCell<KeyTally>,
 }
 
-/// The key of a member.
+/// The kind of a member's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MemberKey {
     Wanted(usize),
-    /// One of a column that is not wanted.
+    /// A key of a column that is not wanted.
     NotWanted,
-    /// One that no column has; it was noted.
+    /// A key that no column has; the walk noted it.
     Unknown,
 }
 
@@ -58,13 +59,13 @@ impl IndexWalk<'_> {
         self.positions.get(place).map_or(self.text.len(), |at| *at as usize)
     }
 
-    /// The structural character at a place.
+    /// Returns the structural character of an entry.
     #[inline(always)]
     pub(super) fn structural_byte(&self, place: usize) -> u8 {
         self.structural_bytes.get(place).copied().unwrap_or(b'\n')
     }
 
-    /// The bytes between two neighbours in the index, without white space around them.
+    /// Returns the byte range between an entry and the next one, without surrounding white space.
     #[inline(always)]
     pub(super) fn trimmed_range_after(&self, place: usize) -> (usize, usize) {
         let (mut start, mut end) = (self.entry_position(place) + 1, self.entry_position(place + 1));
@@ -82,7 +83,7 @@ impl IndexWalk<'_> {
         start == end
     }
 
-    /// Whether there is a backslash in `start..end`.
+    /// Returns whether there is a backslash in `start..end`.
     #[inline(always)]
     pub(super) fn has_backslash(&self, start: usize, end: usize) -> bool {
         let Some(words) = self.backslash_masks else { return false };
@@ -101,7 +102,7 @@ impl IndexWalk<'_> {
             || words[from + 1..to].iter().any(|word| *word != 0)
     }
 
-    /// Whether what is between two neighbours in the index is a scalar or nothing.
+    /// Returns whether the text between an entry and the next one is a scalar or empty.
     #[inline(never)]
     fn is_scalar_or_empty(&self, place: usize) -> bool {
         let (start, end) = self.trimmed_range_after(place);
@@ -118,7 +119,7 @@ impl IndexWalk<'_> {
         }
     }
 
-    /// Reads the object whose bracket is at `open`; returns the place behind its end.
+    /// Reads the object whose bracket is at `open`; returns the entry after its end.
     pub(super) fn read_object(
         &self,
         wanted: &mut ObjectPlan,
@@ -194,8 +195,8 @@ impl IndexWalk<'_> {
         Some(place + 1)
     }
 
-    /// How many of the members behind `place` are those of the run, with scalars for values,
-    /// and what comes behind them. Where keys are counted that no column has, `names` are those of the run.
+    /// Returns the number of members after `place` that match the run and have scalar values, and the
+    /// character after them. If keys that no column has are counted, `names` are the keys of the run.
     #[inline(always)]
     fn match_run(
         &self,
@@ -203,7 +204,7 @@ impl IndexWalk<'_> {
         names: Option<&[Box<[u8]>]>,
         place: usize,
     ) -> (usize, u8) {
-        // A comma or bracket first, and for each member its colon and what comes behind it.
+        // First a comma or bracket, and for each member its colon and the entry after its value.
         let Some(entries) = self.positions.get(place..=place + 2 * run.len()) else {
             return (0, 0);
         };
@@ -230,8 +231,8 @@ impl IndexWalk<'_> {
         (run.len(), b',')
     }
 
-    /// Reads the member behind `place` if it is the expected one, its value a scalar and all
-    /// as it is mostly written: 1, and what comes behind it. Otherwise nothing is done.
+    /// Reads the member after `place` if it has the expected key, a scalar value and
+    /// no unusual spelling. Returns 1 and the character after it; 0 if it read nothing.
     #[inline(always)]
     fn read_expected_leaf(
         &self,
@@ -285,11 +286,11 @@ impl IndexWalk<'_> {
         Some(next)
     }
 
-    /// How the key that ends with the colon differs from that of the step, and what is at
+    /// Returns the difference between the key that ends with the colon and the expected key, and the byte at
     /// `next`.
     ///
     /// # Safety
-    /// Both are positions within the text, the first at least seven.
+    /// Both are positions within the text, and the first is at least seven.
     #[inline(always)]
     unsafe fn key_difference(&self, step: &ExpectedKey, colon: u32, next: u32) -> (u64, u8) {
         // SAFETY: as the caller promises; eight bytes end with the colon.
@@ -300,8 +301,8 @@ impl IndexWalk<'_> {
         ((u64::from_le(word) & step.mask) ^ step.word, next)
     }
 
-    /// The key behind `place` if it is expected, now or soon, and at which step: none if it is
-    /// not wanted.
+    /// Returns the position in the expected order of the key after `place` if it is expected now or soon, and
+    /// its wanted key; the latter is `None` for an unwanted key.
     #[inline(always)]
     fn guess_key(
         &self,
@@ -329,7 +330,7 @@ impl IndexWalk<'_> {
             .then_some((step, key))
     }
 
-    /// Looks the key behind `place` up, and learns where it comes.
+    /// Looks up the key after `place` and learns its position in the order.
     #[inline(never)]
     fn look_up_key(
         &self,
@@ -358,7 +359,7 @@ impl IndexWalk<'_> {
         Some(key)
     }
 
-    /// Which of the wanted keys the one behind `place` is.
+    /// Identifies the key after `place` among the wanted ones.
     #[inline(always)]
     fn find_key(&self, wanted: &ObjectPlan, place: usize) -> Option<MemberKey> {
         let colon = self.entry_position(place + 1);
@@ -380,7 +381,7 @@ impl IndexWalk<'_> {
         }
     }
 
-    /// A key that is not wanted, whose opening quote is at `at`.
+    /// Notes a key that is not wanted, whose opening quote is at `at`, if no column has it.
     fn note_unwanted_key(&self, wanted: &ObjectPlan, name: &[u8], at: usize) -> MemberKey {
         if !wanted.is_unknown(name) {
             return MemberKey::NotWanted;
@@ -421,7 +422,7 @@ impl IndexWalk<'_> {
         loop {
             let column = columns.get_mut(key)?;
             if !wanted.mark_found(key) {
-                // The last of several counts.
+                // The last of several values counts.
                 column.pop_row();
             }
             let next = self.read_value(&mut wanted.value_plans[key], column, colon)?;
@@ -432,7 +433,7 @@ impl IndexWalk<'_> {
         }
     }
 
-    /// Reads the value behind `before` into the column.
+    /// Reads the value after `before` into the column.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
     fn read_value(
@@ -458,7 +459,7 @@ impl IndexWalk<'_> {
         self.read_nested(plan, column, before)
     }
 
-    /// The same of a text or a short number as it is mostly written: no white space, no backslash.
+    /// Returns the span of a text or short number in its usual spelling: no white space, no backslash.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
     pub(super) fn plain_scalar_span(&self, before: usize) -> Option<ValueSpan> {
@@ -474,7 +475,7 @@ impl IndexWalk<'_> {
         is_number.then(|| ValueSpan::new_plain(start as u32, end as u32))
     }
 
-    /// The span of the scalar behind `before`.
+    /// Returns the span of the scalar after `before`.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // A block is shorter than 2^30.
     pub(super) fn scalar_span(&self, before: usize) -> Option<ValueSpan> {
@@ -576,7 +577,7 @@ impl IndexWalk<'_> {
         }
     }
 
-    /// Skips the object or array whose bracket is at `open`, if all in it is JSON.
+    /// Skips the object or array whose bracket is at `open`, if everything in it is JSON.
     #[cold]
     fn skip_checked_nested(&self, open: usize) -> Option<usize> {
         let end = self.skip_nested(open)?;
@@ -584,7 +585,7 @@ impl IndexWalk<'_> {
             .then_some(end)
     }
 
-    /// A value of another shape than the column's.
+    /// Reads a value of another shape than the column's as null, or gives up.
     #[cold]
     fn push_mismatch(&self, column: &mut ColumnDecoder, before: usize) -> Option<usize> {
         if !self.mismatch_is_null {
@@ -594,7 +595,7 @@ impl IndexWalk<'_> {
         self.skip_value(before)
     }
 
-    /// Skips the value behind `before`.
+    /// Skips the value after `before`.
     #[inline(always)]
     fn skip_value(&self, before: usize) -> Option<usize> {
         match self.structural_byte(before + 1) {
@@ -605,11 +606,11 @@ impl IndexWalk<'_> {
         }
     }
 
-    /// Skips the object or array whose bracket is at `open`, which may look like one before.
+    /// Skips the object or array whose bracket is at `open`, which may have the shape of an earlier one.
     #[inline(always)]
     fn skip_nested_by_shape(&self, shape: &mut NestedShape, open: usize) -> Option<usize> {
         if self.structural_byte(open) == b'[' {
-            // Mostly there are scalars in an array, more or fewer of them each time.
+            // Most arrays hold scalars, a different number of them each time.
             let mut end = open + 1;
             while self.structural_byte(end) == b',' {
                 end += 1;
@@ -631,7 +632,7 @@ impl IndexWalk<'_> {
 
     /// Skips the object or array whose bracket is at `open`.
     fn skip_nested(&self, open: usize) -> Option<usize> {
-        // Of each bracket that is open, whether it is that of an object.
+        // One bit for each open bracket: 1 for an object.
         let mut stack = 0u64;
         let mut depth = 0u32;
         let (mut in_object, mut has_colon) = (false, true);

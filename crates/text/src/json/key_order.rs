@@ -1,44 +1,44 @@
-//! In which order the keys of an object come, learned from the objects before.
+//! The expected order of an object's keys, learned from earlier objects.
 //!
 //! A program that writes events writes their keys in the same order each time, often leaving
-//! some out. So the key that comes next is known before it is read, and one comparison tells
-//! whether it is the one: of the eight bytes that end with its colon.
+//! some out. The next key is therefore known before it is read, and one comparison of the eight bytes that
+//! end with its colon confirms it.
 //!
 //! ```text
-//!   steps   "ts"   "url"   "title"   "user_id"   "os"
+//!   keys    "ts"   "url"   "title"   "user_id"   "os"
 //!            │      └──────┴── a run ──┐  │       │
 //!            wanted          of keys not wanted  wanted        …
 //! ```
 //!
-//! A run of keys that are not wanted, with scalar values, is taken in one tight loop that looks
-//! at a word and a comma for each and at nothing else. Nothing rests on a guess: a key is passed
-//! over by its eight bytes only where these cannot end a wanted one, a wanted key is compared in
-//! full, one that comes after missing ones is sought a few steps ahead, and any other key is
-//! looked up as if nothing
-//! were known. (Mison speculates on the order of keys as well, but from positions, and takes
-//! the rest of the record on trust: Li et al., VLDB 2017.)
+//! One tight loop skips a run of unwanted keys with scalar values. It looks
+//! at a word and a comma for each and at nothing else. No result depends on a guess: the walk skips a key
+//! by its eight bytes only if no wanted key ends with these, it compares a wanted key in
+//! full, it searches a few keys ahead where some are missing, and it looks up any other key
+//! as if nothing
+//! were known. (Mison speculates on the order of keys as well, but from positions, and trusts
+//! the rest of the record: Li et al., VLDB 2017.)
 //!
-//! Where keys come in no order, guessing costs more than it saves and is left off for a while.
+//! If keys come in no order, guessing costs more than it saves and pauses for a while.
 
-/// What is expected of a member.
+/// The expected key of the next member.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExpectedKey {
-    /// The last eight bytes of the key up to and including its colon, and which of their bits
-    /// belong to it and its quotes.
+    /// The last eight bytes of the key up to and including its colon, and the mask of the bits
+    /// that belong to the key and its quotes.
     pub(super) word: u64,
     pub(super) mask: u64,
-    /// Keys not wanted from here on, this one included, whose values are scalars.
+    /// Number of unwanted keys with scalar values from here on, this one included.
     run_length: u32,
-    /// The wanted key, or one of the two below.
+    /// Index of the wanted key, or one of the two constants below.
     wanted_key: u32,
-    /// The eight bytes are all of it.
+    /// True if the eight bytes are the whole key.
     pub(super) is_short: bool,
-    /// The value is no scalar, or was none at least once.
+    /// True if the value is not a scalar, or was not at least once.
     has_nested_value: bool,
 }
 
 impl ExpectedKey {
-    /// A wanted key, whose values are to be scalars.
+    /// Returns whether it is a wanted key with scalar values.
     #[inline(always)]
     pub(super) fn is_wanted_scalar(&self) -> bool {
         self.wanted_key < KEY_NEEDS_LOOKUP && !self.has_nested_value
@@ -58,36 +58,36 @@ impl ExpectedKey {
         }
     }
 
-    /// Which of the wanted keys it is, if it is one.
+    /// Returns the index of the wanted key, if it is one.
     #[inline(always)]
     pub(super) fn wanted_index(&self) -> usize {
         self.wanted_key as usize
     }
 }
 
-/// Not wanted, and no wanted key ends as it does.
+/// Marks an unwanted key whose ending no wanted key has.
 const KEY_NOT_WANTED: u32 = u32::MAX;
-/// Not wanted, but a wanted key ends as it does, or it is counted: it is looked up each time.
+/// Marks an unwanted key that has the ending of a wanted one or is counted: the walk looks it up each time.
 const KEY_NEEDS_LOOKUP: u32 = u32::MAX - 1;
 
-/// What one step foretells.
+/// The prediction for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyGuess {
     NotWanted,
-    /// This one, if the rest of the name is right.
+    /// This wanted key, if the rest of the name matches.
     Wanted(usize),
 }
 
-/// A key as it stands in the text.
+/// A key as the text spells it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ObservedKey<'a> {
-    /// From its opening quote to its colon, both included; no white space between.
+    /// The text from its opening quote to its colon, both included, without white space between.
     pub(super) quoted: &'a [u8],
-    /// Which one it is, if it is wanted.
+    /// Index of the wanted key, if it is one.
     pub(super) wanted_index: Option<usize>,
-    /// No column has it, which is counted.
+    /// True if no column has the key, and such keys are counted.
     pub(super) is_unknown: bool,
-    /// Its value is wanted to be no scalar.
+    /// True if the wanted value is not a scalar.
     pub(super) has_nested_value: bool,
 }
 
@@ -95,26 +95,26 @@ pub(super) struct ObservedKey<'a> {
 #[derive(Debug, Default)]
 pub(super) struct JsonKeyOrder {
     expected_keys: Vec<ExpectedKey>,
-    /// Their keys, from the opening quote to the colon.
+    /// The keys with their quotes and colons.
     quoted_keys: Vec<Box<[u8]>>,
-    /// What their values looked like where they were not wanted and not scalars.
+    /// Shapes of the unwanted values that are not scalars.
     nested_shapes: Vec<NestedShape>,
-    /// How much guessing went wrong of late, in what a right guess saves.
+    /// Cost of recent wrong guesses, in units of the time saved by a right one.
     misguess_cost: u32,
-    /// Objects for which nothing is guessed.
+    /// Number of objects left in the current pause.
     paused_objects: u32,
-    /// For how many it was last time.
+    /// Length of the last pause.
     last_pause: u32,
 }
 
-/// The brackets, colons and commas of a value that was found to be sound.
+/// The brackets, colons and commas of a sound value.
 ///
-/// No object in it is without members: that between its brackets there is nothing at all is
-/// not to be seen from these.
+/// No object in it is empty: these characters do not show that there is nothing at all between its
+/// brackets.
 #[derive(Debug, Default)]
 pub(super) struct NestedShape {
     structural_bytes: Vec<u8>,
-    /// How often the next value differed: two for each that did, less one for each other.
+    /// Score of mismatches: plus two for each value that differed, minus one for each that matched.
     mismatch_score: u8,
 }
 
@@ -129,7 +129,7 @@ impl NestedShape {
         self.mismatch_score = self.mismatch_score.saturating_sub(1);
     }
 
-    /// Takes another one for it, unless values differ too much to make it worth the while.
+    /// Replaces the shape, unless values differ too much to be worth it.
     pub(super) fn replace_or_give_up(&mut self, bytes: impl ExactSizeIterator<Item = u8>) {
         self.mismatch_score = (self.mismatch_score + 2).min(2 * MISMATCH_SCORE_MAX);
         if self.mismatch_score > MISMATCH_SCORE_MAX {
@@ -145,11 +145,11 @@ impl NestedShape {
     }
 }
 
-/// What it costs to find a key behind missing ones, and to look up one that is not expected,
-/// by what a right guess saves: measured, a branch foretold wrongly being most of it.
+/// Cost of finding a key after missing ones, and of looking up an unexpected one,
+/// in units of the time saved by a right guess: measured, and mostly the cost of a mispredicted branch.
 const SKIPPED_KEYS_COST: u32 = 10;
 const UNEXPECTED_KEY_COST: u32 = 16;
-/// Steps to look ahead where keys are missing.
+/// Number of keys to look ahead where keys are missing.
 const LOOK_AHEAD_KEYS: usize = 8;
 const MISMATCH_SCORE_MAX: u8 = 16;
 const SHAPE_BYTES_MAX: usize = 1 << 12;
@@ -164,21 +164,21 @@ impl JsonKeyOrder {
         self.expected_keys.get(step).copied()
     }
 
-    /// The run of keys that are not wanted which begins with a step; it may be empty.
+    /// Returns the run of unwanted keys that begins at a position; it may be empty.
     #[inline(always)]
     pub(super) fn run_from(&self, step: usize) -> &[ExpectedKey] {
         let len = self.expected_keys.get(step).map_or(0, |first| first.run_length as usize);
         self.expected_keys.get(step..step + len).unwrap_or_default()
     }
 
-    /// The keys of the steps from one on.
+    /// Returns the quoted keys from a position on.
     #[inline(always)]
     pub(super) fn quoted_keys_from(&self, step: usize) -> &[Box<[u8]>] {
         self.quoted_keys.get(step..).unwrap_or_default()
     }
 
-    /// Which of the next steps it is that the key whose last eight bytes, its colon included,
-    /// are `word`, may be that of, and what is known of it then.
+    /// Returns the position and prediction of the next expected key whose last eight bytes, its colon
+    /// included, are `word`.
     #[inline(always)]
     pub(super) fn guess_key(&mut self, step: usize, word: u64) -> Option<(usize, KeyGuess)> {
         let expected = self.expected_keys.get(step)?;
@@ -188,7 +188,7 @@ impl JsonKeyOrder {
         self.guess_key_ahead(step + 1, word)
     }
 
-    /// The same where some keys are missing.
+    /// Does the same where some keys are missing.
     #[inline(never)]
     fn guess_key_ahead(&mut self, first: usize, word: u64) -> Option<(usize, KeyGuess)> {
         let last = self.expected_keys.len().min(first + LOOK_AHEAD_KEYS);
@@ -202,7 +202,7 @@ impl JsonKeyOrder {
         Some((step, self.expected_keys[step].as_guess()?))
     }
 
-    /// What the value at a step, an object or an array, looked like.
+    /// Returns the shape of the object or array at a position.
     #[inline(always)]
     pub(super) fn nested_shape(&mut self, step: usize) -> Option<&mut NestedShape> {
         if self.expected_keys.get(step)?.run_length > 0 {
@@ -212,13 +212,13 @@ impl JsonKeyOrder {
         self.nested_shapes.get_mut(step)
     }
 
-    /// Whether the order of keys is being learned.
+    /// Returns whether the order of keys is being learned.
     #[inline(always)]
     pub(super) fn is_learning(&self) -> bool {
         self.paused_objects == 0
     }
 
-    /// Notes a key that was looked up where a step was expected, and returns the step behind it.
+    /// Notes a key that was looked up where another one was expected, and returns the position after it.
     #[cold]
     #[inline(never)]
     pub(super) fn learn_key(
@@ -232,7 +232,7 @@ impl JsonKeyOrder {
             return step + 1;
         }
         self.misguess_cost += UNEXPECTED_KEY_COST;
-        // Some are missing here, or were never seen before, or it comes out of turn.
+        // Some keys are missing here, or the key is new, or it comes out of order.
         let ahead = self.quoted_keys.get(step..).unwrap_or_default();
         if let Some(more) = ahead.iter().position(|name| is_it(name)) {
             return step + more + 1;
@@ -270,7 +270,7 @@ impl JsonKeyOrder {
         at + 1
     }
 
-    /// Begins an object: the first step.
+    /// Begins an object and returns the first position.
     #[inline(always)]
     pub(super) fn begin_object(&mut self) -> usize {
         if self.paused_objects > 0 {
@@ -279,7 +279,7 @@ impl JsonKeyOrder {
         0
     }
 
-    /// Ends an object that came as far as a step.
+    /// Ends an object that reached a position.
     #[inline(always)]
     pub(super) fn end_object(&mut self, step: usize) {
         if self.misguess_cost > 0 {
@@ -301,7 +301,7 @@ impl JsonKeyOrder {
         }
     }
 
-    /// Counts the runs anew.
+    /// Recomputes the lengths of the runs.
     fn recount_runs(&mut self) {
         let mut run = 0;
         for step in self.expected_keys.iter_mut().rev() {
@@ -315,21 +315,21 @@ impl JsonKeyOrder {
     }
 }
 
-/// Returns whether the text up to a colon, which ends as a quoted key does that has its colon, is all of the key.
+/// Returns whether the text up to a colon ends with a whole quoted key, if its last eight bytes match.
 #[inline(always)]
 pub(super) fn is_whole_key(text: &[u8], colon: usize, quoted: &[u8]) -> bool {
     let Some(found) = (colon + 1).checked_sub(quoted.len()).and_then(|start| text.get(start..))
     else {
         return false;
     };
-    // The last eight bytes were compared.
+    // The caller has compared the last eight bytes.
     let (chunks, found) = (quoted.as_chunks::<8>().0, found.as_chunks::<8>().0);
     quoted.len() <= 8
         || found.len() >= chunks.len() && chunks.iter().zip(found).all(|(one, other)| one == other)
 }
 
-/// The last eight bytes of a quoted key with its colon, the last one on top, and which bits of
-/// them there are.
+/// The last eight bytes of a quoted key with its colon, the last one on top, and the mask of the existing
+/// bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyEnding {
     pub(super) word: u64,
@@ -345,7 +345,7 @@ impl KeyEnding {
         Self { word: u64::from_le_bytes(bytes), mask }
     }
 
-    /// Whether one key may be the other for all that the endings say.
+    /// Returns whether the two keys can be the same as far as the endings show.
     pub(super) fn can_match(&self, other: &KeyEnding) -> bool {
         (self.word ^ other.word) & self.mask & other.mask == 0
     }

@@ -1,10 +1,10 @@
-//! Which keys are wanted, and how a key of the text is found among them.
+//! Plan of the wanted keys of an object, and the lookup of a key of the text among them.
 //!
-//! Mostly a key is the one that was expected ([`order`](super::order)). Any other is looked up
-//! from its end, because the colon behind it is what the index knows: the eight bytes before its
+//! Most keys are the expected ones ([`key_order`](super::key_order)). The plan looks up any other key
+//! from its end, because the index knows the colon after it: the eight bytes before its
 //! closing quote are one word. Its last bytes (as many as all wanted keys have, their opening
 //! quote included) are hashed into a small table, most of which is empty: a key that is not
-//! wanted costs a load, a multiplication and another load. One that is wanted is compared by its
+//! wanted costs a load, a multiplication and another load. A wanted key is compared by its
 //! word, and by the rest if it is longer.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::key_order::{JsonKeyOrder, KeyEnding};
 use super::repeated_keys::RepeatedKeyFinder;
 use crate::unknown_keys::{KnownKeys, ObjectScope, quote_path_step};
 
-/// What is wanted of a value.
+/// The wanted parts of a value.
 pub(super) enum ValuePlan {
     /// A scalar.
     Leaf,
@@ -27,14 +27,14 @@ pub(super) enum ValuePlan {
     Map(Box<MapPlan>),
 }
 
-/// The entries of an object that is read as a map.
+/// Plan for an object that is read as a map.
 pub(super) struct MapPlan {
     pub(super) value_plan: ValuePlan,
     pub(super) repeat_finder: RepeatedKeyFinder,
 }
 
 impl ValuePlan {
-    /// Returns the plan for a value of which these keys are known. `objects` counts the objects of the plan.
+    /// Returns the plan for a value with these known keys. `objects` counts the objects of the plan.
     fn from_data_type(
         data_type: &DataType,
         known: Option<Arc<KnownKeys>>,
@@ -75,49 +75,49 @@ impl ValuePlan {
     }
 }
 
-/// What a wanted key is found by; its column has the same place.
+/// Lookup data of a wanted key; its column has the same index.
 struct WantedKey {
-    /// The last eight bytes of the opening quote and the name, and which bits of them there are.
+    /// The last eight bytes of the opening quote and the name, and the mask of the existing bytes.
     word: u64,
     mask: u64,
-    /// The first eight bytes, if there are more than those and no more than sixteen.
+    /// The first eight bytes, if the key has more than those and no more than sixteen.
     head_word: u64,
-    /// The object that it was last found in.
+    /// Number of the last object that had the key.
     last_object: u64,
-    /// Bytes of the opening quote and the name.
+    /// Length of the opening quote and the name.
     len: usize,
-    /// Another key of the same hash, counted from 1.
+    /// Next key in the same slot, counted from 1.
     next_in_slot: u32,
-    /// Another column of the same name, counted from 1.
+    /// Next column of the same name, counted from 1.
     next_same_name: u32,
 }
 
-/// The wanted keys of an object.
+/// Plan of the wanted keys of an object.
 pub(super) struct ObjectPlan {
     keys: Vec<WantedKey>,
     /// Opening quotes and names.
     quoted_names: Vec<Box<[u8]>>,
     pub(super) value_plans: Vec<ValuePlan>,
-    /// The first key of each hash, counted from 1; 0 for none.
+    /// Hash table with the first key of each slot, counted from 1; 0 for none.
     slots: Box<[u32]>,
-    /// The bits of a word that are hashed.
+    /// Mask of the bits of a word that are hashed.
     hashed_bits: u64,
     hash_shift: u32,
     current_object: u64,
-    /// Keys found in this object.
+    /// Number of keys found in the current object.
     found_count: usize,
-    /// How the wanted keys end.
+    /// Endings of the wanted keys.
     pub(super) key_endings: Vec<KeyEnding>,
-    /// How its keys have come so far.
+    /// Expected order of the keys.
     pub(super) key_order: JsonKeyOrder,
-    /// The keys for which there are columns, where others are counted.
+    /// Keys that have columns, if other keys are counted.
     pub(super) known_keys: Option<Arc<KnownKeys>>,
-    /// Places of its keys.
+    /// Scope of its keys in the tally.
     pub(super) scope: ObjectScope,
 }
 
 impl ObjectPlan {
-    /// A record's columns; its keys that are not `known` are counted.
+    /// Returns the plan for a record's columns; keys that are not `known` are counted.
     pub(super) fn from_columns(columns: &[FieldRef], known: Option<Arc<KnownKeys>>) -> Self {
         Self::from_fields(columns, known, ObjectScope::default(), &mut 0)
     }
@@ -189,12 +189,12 @@ impl ObjectPlan {
     }
 
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // So many bits as the table has.
+    #[allow(clippy::cast_possible_truncation)] // The shift leaves as many bits as the table needs.
     fn slot(&self, word: u64) -> usize {
         ((word & self.hashed_bits).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.hash_shift) as usize
     }
 
-    /// The place of the key whose closing quote is at `end`, if it is wanted. It has no escapes.
+    /// Returns the index of the key whose closing quote is at `end`, if it is wanted. The key has no escapes.
     #[inline(always)]
     pub(super) fn find_by_end(&self, text: &[u8], end: usize) -> Option<usize> {
         let word = word_before(text, end);
@@ -210,8 +210,8 @@ impl ObjectPlan {
         None
     }
 
-    /// Whether what is before the last eight bytes of the key whose closing quote is at `end`
-    /// is that of the key at `place`.
+    /// Returns whether the bytes before the last eight of the key whose closing quote is at `end`
+    /// equal those of the key with index `place`.
     #[inline(always)]
     fn has_same_head(&self, place: usize, text: &[u8], end: usize) -> bool {
         let key = &self.keys[place];
@@ -221,24 +221,24 @@ impl ObjectPlan {
             || len > 16 && text[..end].ends_with(&self.quoted_names[place])
     }
 
-    /// Whether the key whose closing quote is at `end` is the one at `place`.
+    /// Returns whether the key whose closing quote is at `end` is the one with index `place`.
     #[inline(always)]
     pub(super) fn is_key_at(&self, place: usize, text: &[u8], end: usize) -> bool {
         let key = &self.keys[place];
         word_before(text, end) & key.mask == key.word && self.has_same_head(place, text, end)
     }
 
-    /// Returns whether a key that is not wanted is counted, as no column has it.
+    /// Returns whether an unwanted key is counted because no column has it.
     pub(super) fn is_unknown(&self, name: &[u8]) -> bool {
         self.known_keys.as_ref().is_some_and(|known| !known.contains(name))
     }
 
-    /// The same of a key that was unescaped.
+    /// Returns the index of an unescaped key, if it is wanted.
     pub(super) fn find_by_name(&self, name: &[u8]) -> Option<usize> {
         self.quoted_names.iter().position(|quoted| &quoted[1..] == name)
     }
 
-    /// Another column of the same name.
+    /// Returns the index of another column of the same name.
     #[inline(always)]
     pub(super) fn next_same_name(&self, place: usize) -> Option<usize> {
         (self.keys[place].next_same_name as usize).checked_sub(1)
@@ -251,7 +251,7 @@ impl ObjectPlan {
         self.found_count = 0;
     }
 
-    /// Notes that a key was found; false if it was before, in this object.
+    /// Notes that a key was found; returns false if the current object had it before.
     #[inline(always)]
     pub(super) fn mark_found(&mut self, place: usize) -> bool {
         let key = &mut self.keys[place];
@@ -276,12 +276,12 @@ impl ObjectPlan {
     }
 }
 
-/// The bits of the last `len` bytes of a word.
+/// Returns the mask of the last `len` bytes of a word.
 fn tail_mask(len: usize) -> u64 {
     if len >= 8 { u64::MAX } else { !(u64::MAX >> (8 * len)) }
 }
 
-/// The eight bytes before `end`, the last one on top; zeros where there are none.
+/// Returns the eight bytes before `end`, the last one on top, padded with zeros.
 #[inline(always)]
 fn word_before(text: &[u8], end: usize) -> u64 {
     if let Some(start) = end.checked_sub(8)

@@ -1,8 +1,9 @@
-//! Records that are like one before, without a walk.
+//! Patterns of records: the decoder reads a record with the pattern of an earlier one without walking over
+//! its index.
 //!
-//! What a program writes at one place has the same keys in the same order each time. Of two such
-//! records the index has the same characters, so that a member of one has its colon and its comma
-//! at the same places of the index as the other's:
+//! The records that one place of a program writes have the same keys in the same order. Two such
+//! records have the same characters in the index, so that a member has its colon and its comma
+//! at the same entries of the index in both:
 //!
 //! ```text
 //!   record     { "ts" : 1 , "user" : { "id" : 2 } , "n" : null } ⏎
@@ -11,19 +12,19 @@
 //!   leaves            └ ts                  └ user.id                   if these are wanted
 //! ```
 //!
-//! A record is of the pattern if it has the same characters and the keys of the objects of which
-//! something is wanted are the same: one comparison and, for each key, one word. What stage 1 has
-//! seen of the neighbours of each character then says that it is sound, as it was of the record
-//! which the pattern is of. So a window's records are taken for the pattern first, one by one, and
-//! their values then column by column, as those of a table.
+//! A record matches the pattern if it has the same structural characters and the same keys in the objects
+//! with wanted values: one comparison and, for each key, one word. Since stage 1 has
+//! verified the neighbours of each character, the record is then as sound as the record
+//! that the pattern was learned from. The matcher therefore first matches a window's records one by one, and
+//! then reads their values column by column, as those of a table.
 //!
-//! As of [`order`](super::order), nothing rests on a guess: a key that is wanted, or ends as one
-//! that is, is compared in full, and a record with a backslash, or in which anything else is
-//! unusual, is walked over.
+//! As in [`key_order`](super::key_order), no result depends on a guess: the matcher compares in full a key
+//! that is wanted or has the ending of a wanted one. The walk handles a record with a backslash or anything
+//! else unusual.
 //!
-//! Where records differ from each other, patterns are left off for a while.
+//! If records differ from each other, the matcher pauses for a while.
 //!
-//! Of 19 keys in 300 bytes, five of them wanted, a record took 45 ns to walk over and 18 ns so, on a
+//! For 19 keys in 300 bytes, five of them wanted, the walk took 45 ns per record and the matcher 18 ns, on a
 //! Xeon with AVX-512.
 
 use super::index_walk::IndexWalk;
@@ -33,73 +34,73 @@ use crate::column_decoder::{ColumnDecoder, ColumnNode};
 use crate::unknown_keys::{KeyIndex, KeyTally};
 use crate::value_span::ValueSpan;
 
-/// What all records of a kind have in common.
+/// The structure and keys that records of one kind share.
 struct RecordPattern {
     /// The brackets, colons and commas of a record, and its line end.
     structural_bytes: Vec<u8>,
-    /// The ends of its keys, with their colons: of keys of eight bytes and more, quotes and colon
+    /// Endings of its keys with their colons: of keys of eight bytes and more, quotes and colon
     /// included, …
     long_key_endings: Vec<KeyWord>,
-    /// … of shorter ones, with the bits that count, …
+    /// … of shorter ones, with the mask of their bits, …
     short_key_endings: Vec<(KeyWord, u64)>,
-    /// … and what is before the last eight bytes, with how far before the colon it begins.
+    /// … and the words before the last eight bytes, with the distance of each from the colon.
     key_heads: Vec<(KeyWord, u32)>,
-    /// Nothing begins further before its colon.
+    /// Maximum distance of a key word from its colon.
     lookbehind_bytes: u32,
-    /// Wanted values that are scalars, and the places of the colons before them.
+    /// Wanted scalar values, with the entries of the colons before them.
     wanted_scalars: Vec<(ColumnPath, u32)>,
     /// Wanted objects.
     wanted_objects: Vec<ColumnPath>,
-    /// What is wanted and not there.
+    /// Wanted values that are missing.
     missing_columns: Vec<ColumnPath>,
-    /// The places of the brackets of objects without members.
+    /// Entries of the brackets of objects without members.
     empty_objects: Vec<u32>,
-    /// Keys that no column has, each with the place of its colon and its length up to that.
+    /// Keys that no column has, each with the entry of its colon and its length up to the colon.
     unknown_keys: Vec<(KeyIndex, u32, usize)>,
 }
 
-/// The column of a value: its place among the columns, its place among the parts of that …
+/// Path of a value's column: its index among the columns, its index among the parts of that column, …
 type ColumnPath = Box<[usize]>;
 
-/// Eight bytes of a key with its quotes and its colon, and the place of the colon among the
-/// characters of the record.
+/// Eight bytes of a key with its quotes and its colon, and the entry of the colon among the
+/// structural characters of the record.
 struct KeyWord {
     word: u64,
     colon_entry: u32,
 }
 
-/// The pattern that records have of late.
+/// Matcher for the pattern of recent records.
 #[derive(Default)]
 pub(super) struct PatternMatcher {
     pattern: Option<RecordPattern>,
-    /// The generation of the tally's keys of which the pattern is.
+    /// Generation of the tally's key indices in the pattern.
     key_generation: u64,
-    /// How much went wrong of late, in records.
+    /// Cost of recent mismatches, in records.
     mismatch_cost: u32,
-    /// Records of another pattern, one behind the other.
+    /// Number of consecutive records of another pattern.
     other_record_count: u32,
-    /// Records that are not looked at.
+    /// Number of records left to skip in the current pause.
     paused_records: u32,
-    /// How many it was last time.
+    /// Length of the last pause.
     last_pause: u32,
-    /// Records that were taken.
+    /// Number of records read by pattern.
     #[cfg(test)]
     pub(super) taken_records: usize,
 }
 
-/// So many records behind each other have to be of another pattern for it to be learned.
+/// Number of consecutive records of another pattern after which the matcher learns a new one.
 const RECORDS_BEFORE_RELEARNING: u32 = 4;
-/// What a record of another pattern costs, by what one of the pattern saves.
+/// Cost of a record of another pattern, in units of the time saved by a record of the pattern.
 const MISMATCH_COST: u32 = 4;
 const MISMATCH_COST_MAX: u32 = 1 << 10;
 const PAUSE_RECORDS: std::ops::Range<u32> = 1 << 10..1 << 18;
-/// The largest pattern.
+/// Maximum number of structural characters in a pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 12;
-/// The longest key.
+/// Maximum length of a key with its quotes and colon.
 const KEY_BYTES_MAX: usize = 256;
 
 impl PatternMatcher {
-    /// Forgets a pattern whose indices in the tally are no longer valid: to be called before each window.
+    /// Drops a pattern whose key indices are no longer valid. Call it before each window.
     pub(super) fn drop_stale_pattern(&mut self, tally: &KeyTally) {
         if self.key_generation != tally.generation() {
             self.key_generation = tally.generation();
@@ -107,8 +108,8 @@ impl PatternMatcher {
         }
     }
 
-    /// Takes the records from `place` on that are of the pattern, `rows_max` at most, into columns of
-    /// `before` rows; how many there were, and how many places of the index they take.
+    /// Reads the records from `place` on that match the pattern, at most `rows_max`, into columns of
+    /// `before` rows. Returns the number of records and the number of index entries that they take.
     pub(super) fn take_matching_records(
         &mut self,
         walk: &IndexWalk<'_>,
@@ -151,7 +152,7 @@ impl PatternMatcher {
         (self.mismatch_cost, self.other_record_count) = (0, 0);
     }
 
-    /// Notes a record that was walked over and found to be sound, from its bracket to its line end.
+    /// Notes a sound record that the walk has read, from its bracket to its line end.
     #[inline(always)]
     pub(super) fn note_walked_record(
         &mut self,
@@ -185,7 +186,7 @@ impl PatternMatcher {
 }
 
 impl RecordPattern {
-    /// The pattern of a record; none if it has none that would be of use.
+    /// Returns the pattern of a record; `None` if it has no useful one.
     fn from_record(
         walk: &IndexWalk<'_>,
         wanted: &ObjectPlan,
@@ -217,7 +218,7 @@ impl RecordPattern {
         (kinds.get(end + 1) == Some(&b'\n')).then_some(pattern)
     }
 
-    /// Takes in the wanted object whose bracket is at `at` in the record; the place of its end.
+    /// Adds the wanted object whose bracket is at `at` in the record; returns the entry of its end.
     fn add_object(
         &mut self,
         walk: &IndexWalk<'_>,
@@ -242,7 +243,7 @@ impl RecordPattern {
                     None if is_nested => end_of_nested(&self.structural_bytes, colon + 1)?,
                     None => colon + 1,
                     Some(key) => {
-                        // Of a key that comes twice, the last one counts.
+                        // If a key comes twice, the last one counts.
                         if std::mem::replace(found.get_mut(key)?, true) {
                             return None;
                         }
@@ -259,7 +260,7 @@ impl RecordPattern {
                                 self.wanted_objects.push(path.as_slice().into());
                                 self.add_object(walk, inner, open, colon + 1, path)? + 1
                             }
-                            // How many items there are is another matter each time.
+                            // The number of items differs from record to record.
                             _ => return None,
                         };
                         path.pop();
@@ -281,8 +282,8 @@ impl RecordPattern {
         Some(place)
     }
 
-    /// Takes in the key behind `before`, whose colon is at `colon` in the record: which of the wanted
-    /// ones it is.
+    /// Adds the key after `before`, whose colon is at `colon` in the record; returns its index among the
+    /// wanted keys.
     fn add_key(
         &mut self,
         walk: &IndexWalk<'_>,
@@ -316,7 +317,7 @@ impl RecordPattern {
             self.unknown_keys.push((key, colon, len - 1));
         }
         if len > 8 && (key.is_some() || is_alike || wanted.known_keys.is_some()) {
-            // All of it is looked at.
+            // The whole key is compared.
             for (chunk, at) in quoted[..len - 1].as_chunks::<8>().0.iter().zip((0..).step_by(8)) {
                 let before = u32::try_from(len - 1 - at).ok()?;
                 self.lookbehind_bytes = self.lookbehind_bytes.max(before);
@@ -326,7 +327,7 @@ impl RecordPattern {
         Some(key)
     }
 
-    /// Whether the record at `place` is of the pattern.
+    /// Returns whether the record at `place` matches the pattern.
     #[inline(always)]
     fn is_match_at(&self, walk: &IndexWalk<'_>, place: usize) -> bool {
         let size = self.structural_bytes.len();
@@ -343,8 +344,8 @@ impl RecordPattern {
         if first < self.lookbehind_bytes || walk.has_backslash(first as usize, last as usize) {
             return false;
         }
-        // SAFETY: a colon is one of the record's places. Positions ascend: that of a colon is within
-        // the text, and further than `reach` from its beginning.
+        // SAFETY: a colon is one of the record's entries. Positions ascend: that of a colon is within
+        // the text, and at least `lookbehind_bytes` from its beginning.
         let difference = |word: &KeyWord, before: u32| unsafe {
             let colon = *entries.get_unchecked(word.colon_entry as usize);
             let found = walk.text.as_ptr().add(colon as usize).sub(before as usize);
@@ -363,8 +364,8 @@ impl RecordPattern {
         wrong == 0 && self.empty_objects.iter().all(|at| walk.is_empty_after(place + *at as usize))
     }
 
-    /// Reads records of the pattern into columns of `before` rows, up to the first with a value that is
-    /// none; returns how many.
+    /// Reads records that match the pattern into columns of `before` rows, up to the first with an invalid
+    /// value; returns their number.
     fn read_matching_records(
         &self,
         walk: &IndexWalk<'_>,
@@ -426,8 +427,8 @@ fn node_at_path<'a>(
     column_at_path(columns, path).map(|column| &mut column.node)
 }
 
-/// Takes the scalars behind `first` and every `stride`-th place from there on, up to the first that
-/// is none; how many there are.
+/// Reads the scalars after entry `first` and every `stride`-th entry from there on, up to the first text that
+/// is no scalar; returns their number.
 #[inline(never)]
 fn read_scalars(
     walk: &IndexWalk<'_>,
@@ -448,9 +449,9 @@ fn read_scalars(
             room,
         );
         row += several;
-        // SAFETY: so many were written.
+        // SAFETY: `scalar_spans` wrote this many.
         unsafe { spans.set_len(begin + row) };
-        // What stopped it is among the next eight.
+        // The value that stopped it is among the next eight.
         let end = rows.min(row + 8);
         while row < end {
             let place = first + row * stride;
@@ -465,7 +466,7 @@ fn read_scalars(
     rows
 }
 
-/// The place behind the value whose bracket is at `open`, of a sound record.
+/// Returns the entry after the value whose bracket is at `open`, in a sound record.
 fn end_of_nested(kinds: &[u8], open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (at, kind) in kinds.iter().enumerate().skip(open) {
@@ -481,7 +482,7 @@ fn end_of_nested(kinds: &[u8], open: usize) -> Option<usize> {
     None
 }
 
-/// Whether two slices of one length are the same: mostly they are.
+/// Returns whether two slices of one length are equal, optimized for equal ones.
 #[inline(always)]
 fn is_equal_by_words(one: &[u8], other: &[u8]) -> bool {
     const PART: usize = 16;

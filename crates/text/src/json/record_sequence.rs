@@ -1,8 +1,8 @@
-//! JSON texts one behind the other, whatever stands between them: where each of them is.
+//! Boundaries of the records in any sequence of JSON texts, whatever separates them.
 //!
-//! Most files of JSON have one object per line, and can be cut at any line end. Others come from
-//! programs that print objects for people, that end no line, that follow RFC 7464 ("JSON Text
-//! Sequences", a separator before each object and a line end behind it), or that write one array:
+//! Most JSON files have one object per line and can be cut at any line end. Others come from
+//! programs that print objects for people, that write no line ends, that follow RFC 7464 ("JSON Text
+//! Sequences", a separator before each object and a line end after it), or that write one array:
 //!
 //! ```text
 //!   {"a": 1}{"a": 2}        ␞{"a": 1}⏎␞{"a": 2}⏎        {        [{"a": 1},
@@ -12,23 +12,23 @@
 //!   └──────┘  └──────┘                                  one record spans lines
 //! ```
 //!
-//! All of them are one grammar, and a [`Scanner`] finds the records in any of them:
+//! All of them follow one grammar, and a [`RecordScanner`] finds the records in any of them:
 //!
 //! ```text
 //!   text    = *( space / separator / ⏎ / object [ "," ] / array )
 //!   array   = "[" [ object *( "," object ) ] "]"
 //! ```
 //!
-//! Any other text is a record of its own, which a decoder refuses: a comma too many, a scalar; and, up to its
-//! line end, whatever no value goes on with, as a closing bracket that nothing opened. A comma that is missing in an
-//! array is a record without a byte ([`MISSING_COMMA`]).
+//! Any other text is a record of its own, which a decoder rejects: a surplus comma, a scalar, and a text that
+//! cannot continue a value, such as an unmatched closing bracket, up to its line end. A missing comma in an
+//! array is an empty record ([`MISSING_COMMA_MARKER`]).
 //!
-//! A record that is cut off would go on up to the end of the text. The separator ␞, which no JSON text has in it, ends
-//! it. So does a `{` at the beginning of a line, if the record began a line, too, and no JSON text has a `{` there: in
-//! place of a key, or in a string that goes on from the line before.
+//! A truncated record would extend to the end of the text. The separator ␞, which no JSON text contains, ends
+//! it. So does a `{` at the beginning of a line if the record began a line too and JSON does not allow a `{`
+//! there: in place of a key, or in a string that continues from the line before.
 //!
-//! The first record tells whether a file has one object per line ([`layout`]). A file that has can be cut and is
-//! never scanned; where two objects share a line of it all the same, [`first_of_line`] tells them apart.
+//! The first record decides whether a file has one object per line ([`detect_layout`]). Such a file can be
+//! cut and is never scanned; if two objects share a line of it, [`first_record_length`] separates them.
 
 use std::ops::Range;
 
@@ -38,8 +38,8 @@ use crate::text_fault::TextFaultKind;
 /// The separator that RFC 7464 puts before each text.
 pub const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// The line that stands for a record without a byte, which [`Scanner`] finds where a comma is missing between two records
-/// of an array. A decoder refuses it.
+/// The line that stands for the empty record that [`RecordScanner`] emits where a comma is missing between
+/// two records of an array. A decoder rejects it.
 pub const MISSING_COMMA_MARKER: u8 = 0x1f;
 
 /// The arrangement of the records of a JSON file.
@@ -51,18 +51,18 @@ pub enum JsonLayout {
     Sequence,
 }
 
-/// The layout of the file that begins with `head`, behind a byte-order mark; none if more of it has to be
-/// seen. `is_all` says that there is no more.
+/// Returns the layout of the file that begins with `head`, after a byte-order mark; `None` if the answer
+/// needs more of it. `is_all` tells that there is no more.
 ///
-/// The first record and the bytes up to its line end decide, so that the answer is the same however much more is
-/// there.
+/// The first record and the bytes up to its line end decide, so that the answer does not depend on how much
+/// more follows.
 ///
 /// ```
-/// use tidemill_text::json::{Layout, layout};
+/// use tidemill_text::json::{JsonLayout, detect_layout};
 ///
-/// assert_eq!(layout(b"{\"a\": 1}\n{\"a\"", false), Some(Layout::Lines));
-/// assert_eq!(layout(b"{\"a\": 1}{\"a\"", false), Some(Layout::Sequence));
-/// assert_eq!(layout(b"{\n  \"a\": 1\n", false), None);
+/// assert_eq!(detect_layout(b"{\"a\": 1}\n{\"a\"", false), Some(JsonLayout::Lines));
+/// assert_eq!(detect_layout(b"{\"a\": 1}{\"a\"", false), Some(JsonLayout::Sequence));
+/// assert_eq!(detect_layout(b"{\n  \"a\": 1\n", false), None);
 /// ```
 #[must_use]
 pub fn detect_layout(head: &[u8], is_all: bool) -> Option<JsonLayout> {
@@ -90,7 +90,7 @@ pub fn detect_layout(head: &[u8], is_all: bool) -> Option<JsonLayout> {
             let is_spread = has_lines(text.trim_ascii_end());
             unless_more(if is_spread { JsonLayout::Sequence } else { JsonLayout::Lines })
         }
-        // A record that a separator cuts off is no line. The separator may stand behind the head.
+        // A record that a separator cuts off is not a line. The separator may follow the head.
         Err(fault) => {
             let end = memchr::memchr(b'\n', text);
             let line = &text[..end.unwrap_or(text.len())];
@@ -109,24 +109,24 @@ pub fn detect_layout(head: &[u8], is_all: bool) -> Option<JsonLayout> {
     }
 }
 
-/// Returns whether the record of a line goes on behind it.
+/// Returns whether the record of a line continues after the line.
 fn is_record_continued(line: &[u8]) -> bool {
     let skipped = JsonCursor::new(line, false).skip_value();
     skipped.is_err_and(|fault| matches!(fault.kind, TextFaultKind::EndsInsideValue(_)))
 }
 
-/// Returns whether a `{` at the beginning of a line is at this place, as where the line before was cut off.
+/// Returns whether there is a `{` at this position and at the beginning of a line, as after a truncated line.
 fn is_object_at_line_start(text: &[u8], at: usize) -> bool {
     text.get(at) == Some(&b'{') && at > 0 && text[at - 1] == b'\n'
 }
 
-/// Finds the records of a sequence that comes piece by piece.
+/// A scanner for the records of a sequence that arrives in pieces.
 ///
 /// ```
-/// use tidemill_text::json::Scanner;
+/// use tidemill_text::json::RecordScanner;
 ///
 /// let text = b"{\"a\":\n1}{\"b\": \"}{\"}\n[{}, 7]";
-/// let mut scanner = Scanner::new(0);
+/// let mut scanner = RecordScanner::new(0);
 /// let mut records = Vec::new();
 /// let (first, second) = text.split_at(11);
 /// scanner.scan(first, &mut records, usize::MAX);
@@ -137,29 +137,29 @@ fn is_object_at_line_start(text: &[u8], at: usize) -> bool {
 #[derive(Debug, Clone)]
 pub struct RecordScanner {
     state: ScanState,
-    /// Number of brackets of the record at hand that are open. Which kind each is, the decoder checks.
+    /// Number of open brackets in the current record. The decoder checks that closing brackets match.
     depth: u64,
-    /// The kinds of the innermost 64 of them, the last one in the lowest bit: 1 for an object. Those further out are
-    /// taken for arrays.
+    /// Kinds of the innermost 64 of them, the last one in the lowest bit: 1 for an object. The scanner takes
+    /// those further out for arrays.
     object_bits: u64,
-    /// True directly behind a colon, white space aside.
+    /// True directly after a colon, white space aside.
     is_behind_colon: bool,
-    /// True if the record at hand begins a line.
+    /// True if the current record begins a line.
     begins_line: bool,
     /// True if the last byte was a line end, or if there was none.
     is_at_line_start: bool,
     /// True if an array of records is open.
     in_array: bool,
     last_item: LastItem,
-    /// Offset of the record at hand.
+    /// Offset of the current record.
     record_start: u64,
     /// Offset of the next byte.
     position: u64,
-    /// Offset at which an array was broken off.
+    /// Offset at which an array was interrupted.
     broken_array_offset: Option<u64>,
 }
 
-/// Offset of the end of the last piece.
+/// The state of a scan between two bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanState {
     /// Between records.
@@ -168,27 +168,27 @@ enum ScanState {
     InContainer,
     /// Within a string.
     InString,
-    /// Behind a backslash in a string.
+    /// After a backslash in a string.
     AfterBackslash,
     /// Within a number or word.
     InToken,
-    /// Directly behind an object, array or string.
+    /// Directly after an object, array or string.
     AfterValue,
-    /// In a line that goes on as no JSON does.
+    /// In a line that continues as no JSON does.
     InGarbage,
 }
 
-/// The last separator between records.
+/// The last item between records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastItem {
     NoItem,
     Record,
-    /// A record of garbage, which a comma may be part of.
+    /// A record of garbage, which may include a comma.
     Garbage,
     Comma,
 }
 
-/// Bytes that mean something within an object or array, strings aside.
+/// Bytes with a meaning within an object or array, outside strings.
 const CONTAINER_MARKS: [bool; 256] = {
     let mut marks = [false; 256];
     let mut at = 0;
@@ -200,7 +200,7 @@ const CONTAINER_MARKS: [bool; 256] = {
 };
 
 impl RecordScanner {
-    /// A scanner at the beginning of a sequence, whose first byte has this offset.
+    /// Returns a scanner at the beginning of a sequence whose first byte has this offset.
     #[must_use]
     pub fn new(offset: u64) -> Self {
         Self {
@@ -218,7 +218,7 @@ impl RecordScanner {
         }
     }
 
-    /// Offset of the record that has begun and not ended, if one has.
+    /// Returns the offset of the record that has begun and not ended, if there is one.
     #[must_use]
     pub fn begun_record_offset(&self) -> Option<u64> {
         (self.state != ScanState::BetweenRecords).then_some(self.record_start)
@@ -230,16 +230,16 @@ impl RecordScanner {
         self.in_array
     }
 
-    /// Returns the offset at which a separator broke off an array; nothing behind it is read.
+    /// Returns the offset at which a separator interrupted an array; the scanner reads nothing after it.
     #[must_use]
     pub fn broken_array_offset(&self) -> Option<u64> {
         self.broken_array_offset
     }
 
-    /// Takes the next piece and adds the offsets of the records that end in it, until there are `max` of them.
-    /// Returns how many bytes it took.
+    /// Consumes the next piece and adds the ranges of the records that end in it, until there are `max` of
+    /// them. Returns the number of bytes consumed.
     ///
-    /// A record's end is known from what is behind it. A record without a byte stands where a comma is missing.
+    /// The byte after a record shows its end. An empty record stands for a missing comma.
     pub fn scan(&mut self, piece: &[u8], records: &mut Vec<Range<u64>>, max: usize) -> usize {
         let first = self.position;
         let mut at = 0;
@@ -286,7 +286,7 @@ impl RecordScanner {
                     self.is_behind_colon &=
                         rest[..plain].iter().all(|byte| is_json_whitespace(*byte));
                     match rest.get(plain) {
-                        // Whether it begins a line, and another record, is looked at first.
+                        // The next iteration first checks for a `{` that begins a line and another record.
                         Some(b'{') if plain > 0 => plain,
                         None => plain,
                         Some(mark) => {
@@ -332,7 +332,8 @@ impl RecordScanner {
         at
     }
 
-    /// Ends the text: the record at hand ends with it. Returns the offset where an array was broken off, if one was.
+    /// Ends the text, and with it the current record. Returns the offset at which an array was interrupted,
+    /// if one was.
     pub fn finish(&mut self, records: &mut Vec<Range<u64>>) -> Option<u64> {
         if self.state != ScanState::BetweenRecords {
             self.end_record(self.position, records);
@@ -340,7 +341,7 @@ impl RecordScanner {
         self.broken_array_offset.or(self.in_array.then_some(self.position))
     }
 
-    /// Ends the record at hand before an offset.
+    /// Ends the current record before an offset.
     fn end_record(&mut self, end_record: u64, records: &mut Vec<Range<u64>>) {
         records.push(self.record_start..end_record);
         self.depth = 0;
@@ -351,7 +352,8 @@ impl RecordScanner {
         self.state = ScanState::BetweenRecords;
     }
 
-    /// Returns whether a `{` at the beginning of a line is no part of the record at hand, which is cut off before it.
+    /// Returns whether a `{` at the beginning of a line cannot be part of the current record, which is then
+    /// truncated.
     fn is_record_cut_off(&self) -> bool {
         let is_no_place = match self.state {
             ScanState::InContainer => self.object_bits & 1 == 1 && !self.is_behind_colon,
@@ -361,13 +363,14 @@ impl RecordScanner {
         is_no_place && self.begins_line
     }
 
-    /// Returns whether a byte between records begins a value of an array behind another one, with no comma between.
+    /// Returns whether a byte between records begins a value of an array directly after another one, without
+    /// a comma.
     fn is_comma_missing(&self, byte: u8) -> bool {
         let is_value = !is_json_whitespace(byte) && !matches!(byte, b',' | b']' | RECORD_SEPARATOR);
         self.in_array && self.last_item == LastItem::Record && is_value
     }
 
-    /// Takes a byte between records.
+    /// Consumes a byte between records.
     fn take_between_records(&mut self, byte: u8, records: &mut Vec<Range<u64>>) -> usize {
         let mut alone = || records.push(self.position..self.position + 1);
         match byte {
@@ -403,7 +406,7 @@ impl RecordScanner {
         1
     }
 
-    /// Takes a byte directly behind a value, or behind a part of a token.
+    /// Consumes a byte directly after a value, or after a part of a token.
     fn take_after_value(&mut self, byte: u8, records: &mut Vec<Range<u64>>) -> usize {
         let is_token = self.state == ScanState::InToken;
         let ends = is_json_whitespace(byte)
@@ -421,7 +424,7 @@ impl RecordScanner {
         1
     }
 
-    /// Takes one of [`MARKS`] within an object or array.
+    /// Consumes one of [`CONTAINER_MARKS`] within an object or array.
     fn take_in_container(&mut self, byte: u8, records: &mut Vec<Range<u64>>) -> usize {
         self.is_behind_colon = byte == b':';
         match byte {
@@ -447,12 +450,13 @@ impl RecordScanner {
     }
 }
 
-/// Returns whether a byte may stand before an object in its line.
+/// Returns whether a byte may precede an object in its line.
 fn can_precede_object(byte: u8) -> bool {
     is_json_whitespace(byte) || byte == RECORD_SEPARATOR
 }
 
-/// A line without what may stand before and behind an object in it: the number of bytes before, and the object.
+/// Returns a line without the bytes that may surround an object in it, and the number of bytes removed in
+/// front.
 pub(crate) fn strip_separators(line: &[u8]) -> (usize, &[u8]) {
     let start = line.iter().position(|byte| !can_precede_object(*byte)).unwrap_or(line.len());
     let without = |text: &'_ [u8]| {
@@ -460,20 +464,20 @@ pub(crate) fn strip_separators(line: &[u8]) -> (usize, &[u8]) {
     };
     let object = &line[start..];
     let mut end = without(object);
-    // A lone comma is no object's.
+    // A lone comma belongs to no object.
     if end > 1 && object[end - 1] == b',' {
         end = without(&object[..end - 1]);
     }
     (start, &object[..end])
 }
 
-/// Returns whether there is nothing in a line but what may stand before an object.
+/// Returns whether a line has only bytes that may precede an object.
 pub(crate) fn is_blank_line(line: &[u8]) -> bool {
     line.iter().all(|byte| can_precede_object(*byte))
 }
 
-/// The length of a line's first record with all that stands before and behind it: up to the next record in the line,
-/// or all of the line.
+/// Returns the length of a line's first record with everything before and after it: up to the next record in
+/// the line, or the whole line.
 pub(crate) fn first_record_length(line: &[u8]) -> usize {
     let skip = |from: usize| {
         let rest = line.get(from..).unwrap_or_default();
@@ -482,7 +486,7 @@ pub(crate) fn first_record_length(line: &[u8]) -> usize {
             .map_or(line.len(), |more| from + more)
     };
     let start = skip(0);
-    // No record goes on behind a separator.
+    // No record continues after a separator.
     let separator = memchr::memchr(RECORD_SEPARATOR, &line[start..]);
     let limit = separator.map_or(line.len(), |at| start + at);
     let up_to_limit = skip(limit);

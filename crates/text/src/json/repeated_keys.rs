@@ -1,9 +1,9 @@
-//! Keys that an object repeats, in objects that are read as maps: all of their keys become entries, of which each
-//! name has one.
+//! Detection of repeated keys in objects that are read as maps: every key becomes an entry, and each name may
+//! have only one entry.
 //!
-//! Hardly any object repeats a key, so what counts is that this is told quickly of those that do not. Few keys are
-//! compared in pairs; those in ascending order, as many programs write them, with their neighbours; others go through a
-//! hash table. Which entries an object loses is then told by the careful reader.
+//! Hardly any object repeats a key, so the check must be fast for objects that do not. It compares few keys
+//! in pairs, and keys in ascending order, as many programs write them, with their neighbours. Others go
+//! through a hash table. The exact reader then finds out which entries an object loses.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::value_span::ValueSpan;
 /// Maximum count of keys that are compared in pairs.
 const PAIRWISE_KEYS_MAX: usize = 8;
 
-/// Finds repeated keys; keeps its memory from object to object.
+/// A detector of repeated keys that keeps its memory from object to object.
 #[derive(Debug, Default)]
 pub(super) struct RepeatedKeyFinder {
     /// Positions of keys.
@@ -56,7 +56,7 @@ impl RepeatedKeyFinder {
     }
 }
 
-/// The name of a key, whose escapes are sound.
+/// Returns the name of a key whose escapes are valid.
 fn key_name(text: &[u8], key: ValueSpan) -> Cow<'_, [u8]> {
     let raw = key.raw_bytes(text);
     if key.is_plain() {
@@ -76,7 +76,7 @@ mod tests {
     proptest! {
         #[test]
         fn repeats_are_found_by_unescaped_name(
-            // Each a name and the spelling of its first letter.
+            // Each key is a name, and true if its first letter is escaped.
             keys in prop::collection::vec(("[a-z]{1,2}", any::<bool>()), 0..30), sorted: bool,
         ) {
             let mut keys = keys;

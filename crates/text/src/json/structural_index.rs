@@ -1,4 +1,4 @@
-//! Stage 1: where the structural characters are, and whether their neighbours fit.
+//! Stage 1 of the JSON decoder: the index of structural characters, with a check of their neighbours.
 //!
 //! ```text
 //!   text        { " a " : [ 1 , 2 ] , " b { " : " \" " } ⏎
@@ -6,43 +6,44 @@
 //!   index       ^       ^ ^   ^   ^ ^         ^          ^ ^   { } [ ] : , ⏎ outside strings
 //! ```
 //!
-//! The bits also tell, 64 bytes at a time, what the character before each one is, white space
-//! aside. That is enough to see that no value is missing or doubled, that no comma is, and that
-//! whatever stands before a colon is a string. The walk over the index then needs to look at
-//! the index alone: between two of its entries there is one value or none.
+//! The masks also show, 64 bytes at a time, which character precedes each one, white space
+//! aside. That proves that no value is missing or doubled, that no comma is, and that
+//! a string precedes each colon. The walk over the index then needs only
+//! the index: between two of its entries there is one value or none.
 //!
-//! Without white space between values, what comes behind what is a matter of neighbouring bits, and
-//! most of these rules fall together; eight blocks at once, they are a few operations on registers of
-//! eight masks ([`State::quick`]). Where any does not hold, each block is looked at again by all of
-//! them ([`State::exact`]). 300 bytes took 38 ns block by block and 29 ns so, on a Xeon with AVX-512.
+//! Without white space between values, these rules are relations of neighbouring bits, and
+//! most of them coincide. For eight blocks at once, they are a few operations on registers of
+//! eight masks ([`IndexState::index_quickly`]). If any rule fails, all rules are applied to each block
+//! ([`IndexState::index_exactly`]). 300 bytes took 38 ns block by block and 29 ns this way, on a Xeon with
+//! AVX-512.
 
 use crate::simd::{BLOCK_BYTES, EIGHT, Isa, dispatch, find_escaped_bytes};
 
-/// What was seen of a stretch of text.
+/// Features of an indexed stretch of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct IndexSummary {
-    /// A byte that is not ASCII.
+    /// True if a byte is not ASCII.
     pub(super) has_non_ascii: bool,
-    /// A backslash.
+    /// True if there is a backslash.
     pub(super) has_backslash: bool,
-    /// The end of what is sound. There, in the line that it stands in or ends, is something that
-    /// no JSON holds: a control character, a string that is not closed, a backslash outside
+    /// End of the sound text. The line at this position, or the line that ends there, contains something that
+    /// JSON does not allow: a control character, a string that is not closed, a backslash outside
     /// strings, two values next to each other, a missing value.
     pub(super) sound_to: usize,
 }
 
 dispatch! {
     /// Appends the positions of the structural characters and line ends in `from..to` of the
-    /// text that are outside strings to `out`, the characters to `kinds`, and for each 64 bytes of
-    /// the text which are backslashes to `backslashes`. The stretch is of whole lines. Ends with the
-    /// 64 bytes in which it is no longer sound.
+    /// text that are outside strings to `out`, the characters to `kinds`, and the mask of backslashes of each
+    /// 64 bytes to `backslashes`. The stretch consists of whole lines. The scan ends with the
+    /// 64 bytes in which the text is no longer sound.
     fn build_index(
         text: &[u8], from: usize, to: usize, out: &mut Vec<u32>, kinds: &mut Vec<u8>,
         backslashes: &mut Vec<u64>
     ) -> IndexSummary => build_index_simd
 }
 
-/// See [`find_with`].
+/// Builds the index; see [`build_index_simd`].
 pub(super) fn index_structurals(
     text: &[u8],
     from: usize,
@@ -54,17 +55,17 @@ pub(super) fn index_structurals(
     build_index(text, from, to, out, kinds, backslashes)
 }
 
-/// Which bytes come behind one of `mask`, white space aside. The carry is the last bit for the
-/// next block.
+/// Returns the mask of bytes that follow a byte of `mask`, white space aside. The carry is the last bit for
+/// the next block.
 #[inline(always)]
 fn bytes_after(mask: u64, white: u64, carry: &mut u64) -> u64 {
     let next = (mask << 1) | *carry;
     if white == 0 {
-        // As it mostly is where programs write for programs.
+        // The usual case where programs write for programs.
         *carry = mask >> 63;
         return next;
     }
-    // Added to a run of bits, its first bit goes through to behind its end.
+    // The addition carries the first bit of a run through to the bit after its end.
     let run = ((next & white).wrapping_add(white) ^ white) & white;
     let whole = mask | run;
     let behind = (whole << 1) | *carry;
@@ -85,7 +86,7 @@ pub(super) unsafe fn build_index_simd<I: Isa>(
     backslashes: &mut Vec<u64>,
 ) -> IndexSummary {
     let to = to.min(text.len());
-    // At most every byte is structural, and a whole block may be written behind the last one.
+    // Every byte may be structural, and the last write may cover a whole block more.
     out.reserve(to.saturating_sub(from) + 2 * BLOCK_BYTES);
     kinds.reserve(out.len() - kinds.len() + to.saturating_sub(from) + 2 * BLOCK_BYTES);
     backslashes.reserve(to.saturating_sub(from).div_ceil(BLOCK_BYTES));
@@ -94,13 +95,13 @@ pub(super) unsafe fn build_index_simd<I: Isa>(
     // SAFETY: as the caller promises.
     let mut all = unsafe { I::load([0; BLOCK_BYTES].as_ptr()) };
     let mut state = IndexState::INITIAL;
-    // To a compiler that sees through it, they are not in memory, and put together word by word.
+    // A compiler that sees through this keeps them out of memory and assembles them word by word.
     let mut masks = [EightBlockMasks::default(), EightBlockMasks::default()];
     let [mut masks, mut next_masks] = std::hint::black_box(&mut masks).each_mut();
-    // Whether the masks of the eight blocks from here on are there. They are written while the eight
-    // before are settled: read at once, they would be waited for.
+    // True if the masks of the next eight blocks exist. They are written while the code processes the eight
+    // blocks before: reading them at once would stall on the stores.
     let mut is_ready = false;
-    // Eights of blocks until one is tried the quick way again.
+    // Number of groups of eight blocks until the quick method is tried again.
     let mut wait = 0;
     let (mut at, mut sound_to) = (from, to);
     'all: while at < to {
@@ -108,7 +109,7 @@ pub(super) unsafe fn build_index_simd<I: Isa>(
         let next = at + ahead * BLOCK_BYTES;
         let is_next_ready = wait == 0 && to.saturating_sub(next) >= EIGHT * BLOCK_BYTES;
         if is_next_ready {
-            // SAFETY: as the caller promises; so many blocks are readable, and room was made above.
+            // SAFETY: as the caller promises; all these blocks are readable, and `reserve` made room above.
             unsafe {
                 let slashes = backslashes.as_mut_ptr().add(blocks + ahead);
                 all = I::or(all, next_masks.collect::<I>(text.as_ptr().add(next), slashes));
@@ -120,8 +121,8 @@ pub(super) unsafe fn build_index_simd<I: Isa>(
         }
         if was_ready {
             let settled = &mut *next_masks;
-            // SAFETY: as the caller promises; the backslashes were written with the masks, and room
-            // was made above, and is for a block behind the last one.
+            // SAFETY: as the caller promises; the backslashes were written with the masks, and `reserve` made
+            // room above for a block after the last one.
             unsafe {
                 let slashes = &*backslashes.as_ptr().add(blocks).cast::<[u64; EIGHT]>();
                 if state.index_quickly::<I>(settled, slashes) {
@@ -149,8 +150,8 @@ pub(super) unsafe fn build_index_simd<I: Isa>(
         wait = wait.saturating_sub(1);
         for _ in 0..EIGHT.min((to - at).div_ceil(BLOCK_BYTES)) {
             let mut padded = [b' '; BLOCK_BYTES];
-            // SAFETY: 64 bytes are readable: of the text, or of a copy with spaces behind it. Room
-            // was made above.
+            // SAFETY: 64 bytes are readable: of the text, or of a copy padded with spaces. `reserve`
+            // made room above.
             unsafe {
                 let bytes = if at + BLOCK_BYTES <= to {
                     text.as_ptr().add(at)
@@ -176,7 +177,7 @@ pub(super) unsafe fn build_index_simd<I: Isa>(
             at += BLOCK_BYTES;
         }
     }
-    // SAFETY: so many were written.
+    // SAFETY: the loops wrote this many.
     unsafe {
         out.set_len(count);
         kinds.set_len(count);
@@ -190,27 +191,27 @@ pub(super) unsafe fn build_index_simd<I: Isa>(
     IndexSummary { has_non_ascii: high, has_backslash: backslash != 0, sound_to }
 }
 
-/// So many eights are not tried the quick way where one was not to be had so.
+/// Number of groups of eight blocks without the quick method after one in which it failed.
 const EXACT_ROUNDS: u32 = 16;
 
-/// What a block of 64 bytes tells the next one. All but `inside` are 1 if it is so.
+/// The carry from one block of 64 bytes to the next. All fields but `in_string` are 1 if true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct IndexState {
-    /// All bits, inside a string; else none.
+    /// All bits set inside a string; else zero.
     in_string: u64,
-    /// Its first byte is escaped.
+    /// The next byte is escaped.
     next_is_escaped: u64,
-    /// A byte of a scalar that is no string came last.
+    /// The last byte belongs to a scalar that is not a string.
     scalar_last: u64,
-    /// A colon or a comma came last, white space aside.
+    /// The last byte is a colon or a comma, white space aside.
     separator_last: u64,
-    /// An opening bracket or a line end did.
+    /// The last byte is an opening bracket or a line end, white space aside.
     opening_last: u64,
-    /// The end of a string did.
+    /// The last byte is the end of a string, white space aside.
     string_last: u64,
 }
 
-/// Which bytes of eight blocks are what.
+/// Masks of the byte classes in eight blocks.
 #[derive(Debug, Default)]
 struct EightBlockMasks {
     quotes: [u64; EIGHT],
@@ -220,19 +221,19 @@ struct EightBlockMasks {
     structural: [u64; EIGHT],
     control: [u64; EIGHT],
     spaces: [u64; EIGHT],
-    /// Between quotes, as if each block began outside.
+    /// Bytes between quotes, as if each block began outside quotes.
     within_quotes: [u64; EIGHT],
-    /// What tells the next eight what came last.
+    /// Masks whose last bits become the carry for the next eight blocks.
     string_ends: [u64; EIGHT],
     no_scalars: [u64; EIGHT],
     container_starts: [u64; EIGHT],
 }
 
 impl EightBlockMasks {
-    /// Looks at eight blocks; all bits of them. `slashes` get the backslashes.
+    /// Computes the masks of eight blocks and returns all their bits. `slashes` receives the backslashes.
     ///
     /// # Safety
-    /// The processor must have the instruction set; so many bytes must be readable, and eight words
+    /// The processor must have the instruction set; eight blocks must be readable, and eight words
     /// writable.
     #[inline(always)]
     unsafe fn collect<I: Isa>(&mut self, bytes: *const u8, slashes: *mut u64) -> I::Block {
@@ -268,15 +269,15 @@ impl IndexState {
         string_last: 0,
     };
 
-    /// Finds the structural characters of eight blocks as a program mostly writes for programs. False if
-    /// there is white space between values, or anything that is not sound: then the masks are of no
-    /// use.
+    /// Finds the structural characters of eight blocks in the compact form that programs write. Returns false
+    /// if there is white space between values, or anything unsound; the masks are then
+    /// useless.
     ///
-    /// Without white space, each byte that is no string's is one of these: what a value comes behind
-    /// (`openers`: a separator, an opening bracket, a line end), or of a value (the end of a string, a
-    /// closing bracket, a byte of another scalar). What is sound is so by neighbours: behind a
+    /// Without white space, each byte outside strings is either a byte that a value may follow
+    /// (`openers`: a separator, an opening bracket, a line end), or part of a value (the end of a string, a
+    /// closing bracket, a byte of another scalar). Soundness is a relation of neighbours: after a
     /// value comes a structural character that opens nothing (`ending`), and only there, unless both
-    /// bytes are of one scalar; but an empty container has no value.
+    /// bytes belong to one scalar. The exception is an empty container, which has no value.
     ///
     /// # Safety
     /// The processor must have the instruction set.
@@ -308,16 +309,16 @@ impl IndexState {
             let ending = I::without(structural, opening);
             let no_values = I::either(within, I::without(structural, closing));
             let no_scalars = I::either(no_values, I::either(ends, closing));
-            // Behind these, there may be an empty container, or an empty line.
+            // After these, there may be an empty container or an empty line.
             let starts = I::either(opening, I::both(control, structural));
 
             let none = self.separator_last | self.opening_last | (self.in_string & 1);
             let behind_value = I::before(no_values, none);
             let behind_scalar = I::before(no_scalars, self.scalar_last ^ 1);
-            // Both are of one scalar unless one is not.
+            // Two neighbours belong to one scalar unless one of them is not a scalar byte.
             let apart = I::either(no_scalars, behind_scalar);
             let empty = I::both(I::either(closing, control), I::before(starts, self.opening_last));
-            // What is sound is in none or in two of these.
+            // A sound byte is in none or in two of these masks.
             let misplaced = I::one_of(ending, I::one_of(behind_value, apart));
             let others = I::either(I::masks(&masks.spaces), I::masks(slashes));
             let odd = I::either(
@@ -350,7 +351,7 @@ impl IndexState {
         true
     }
 
-    /// The structural characters of any block, and what in it is not sound.
+    /// Returns the structural characters of any block, and the mask of unsound bytes.
     ///
     /// # Safety
     /// The processor must have the instruction set.

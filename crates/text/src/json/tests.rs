@@ -31,7 +31,7 @@ fn map_type(value: T) -> T {
     T::Map(Arc::new(Field::new("entries", T::Struct(pair.into()), false)), false)
 }
 
-/// Columns of every shape.
+/// Returns columns of every shape.
 fn columns() -> Vec<FieldRef> {
     let inner = vec![field("n", T::Int64), field("t", T::Utf8), field("l", list_type(T::Int64))];
     let item = vec![field("x", T::Int64), field("a longer name", T::Utf8View)];
@@ -99,7 +99,7 @@ fn rows_to_json(batches: &[RecordBatch]) -> Vec<Value> {
     rows
 }
 
-/// What a column of the type holds for a value; none if it cannot.
+/// Returns the cell of a column of this type for a value; `None` if the column cannot hold it.
 fn expected_cell(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -> Option<Value> {
     let null = mismatch_is_null.then_some(Value::Null);
     Some(match (data_type, value.unwrap_or(&Value::Null)) {
@@ -155,8 +155,8 @@ fn expected_cell(value: Option<&Value>, data_type: &T, mismatch_is_null: bool) -
     })
 }
 
-/// The same with what is JSON within texts as serde_json writes it: white space and escapes are its
-/// writer's.
+/// Normalizes JSON within texts to the spelling of serde_json: white space and escapes depend on the
+/// writer.
 fn normalize_json_text(value: Value) -> Value {
     match value {
         Value::String(text) if text.starts_with(['{', '[']) => serde_json::from_str::<Value>(&text)
@@ -180,7 +180,7 @@ fn decode_with(
     let mut out = DecodedBlocks::default();
     decoder.decode(text, &mut out);
     let found = rows_to_json(&out.batches);
-    // A decoder that was used once answers the same again.
+    // A used decoder gives the same result again.
     let mut again = DecodedBlocks::default();
     decoder.decode(text, &mut again);
     assert_eq!(found, rows_to_json(&again.batches));
@@ -198,7 +198,7 @@ fn decode_with(
     (found, out)
 }
 
-/// The keys of columns, and others for which there are columns, if keys are counted at all.
+/// Returns the keys of columns, and further keys that have columns, if the test counts keys at all.
 fn known_keys(columns: &[FieldRef], others: &[&str], counts: bool) -> Option<Arc<KnownKeys>> {
     let others = others.iter().map(|name| field(name, T::Utf8View));
     let all: Vec<FieldRef> = columns.iter().cloned().chain(others).collect();
@@ -209,7 +209,7 @@ fn decode(columns: Vec<FieldRef>, options: Options, text: &[u8]) -> (Vec<Value>,
     decode_with(false, columns, options, text)
 }
 
-/// A small generator of choices.
+/// A small pseudorandom generator of choices.
 struct ChoiceGenerator(u64);
 
 impl ChoiceGenerator {
@@ -221,7 +221,7 @@ impl ChoiceGenerator {
     }
 }
 
-/// Writes a value as somebody might.
+/// Writes a value in one of many spellings.
 fn write_value(value: &Value, choices: &mut ChoiceGenerator, white: bool, out: &mut String) {
     let blank = |choices: &mut ChoiceGenerator, out: &mut String| {
         if white {
@@ -256,7 +256,7 @@ fn write_value(value: &Value, choices: &mut ChoiceGenerator, white: bool, out: &
                 }
                 blank(choices, out);
                 if choices.next_below(30) == 0 {
-                    // The last of several counts.
+                    // The last of several values counts.
                     write_text(key, choices, out);
                     let others = [":null,", ":17,", ":\"x\",", ":[1],", ":{},"];
                     out.push_str(others[choices.next_below(5) as usize]);
@@ -336,7 +336,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A value that a column of the type can hold, or now and then any.
+/// Returns a value that a column of the type can hold, or occasionally any value.
 fn fitting_value(data_type: &T) -> BoxedStrategy<Value> {
     let good: BoxedStrategy<Value> = match data_type {
         T::Int64 => {
@@ -360,7 +360,7 @@ fn fitting_value(data_type: &T) -> BoxedStrategy<Value> {
     prop_oneof![40 => good, 2 => Just(Value::Null), 1 => any_value()].boxed()
 }
 
-/// An object with some of the fields and others, in any order.
+/// Returns an object with some of the fields and others, in any order.
 fn object_with_fields(fields: &[FieldRef]) -> BoxedStrategy<Value> {
     let wanted: Vec<_> = fields
         .iter()
@@ -431,7 +431,7 @@ fn changes() -> impl Strategy<Value = Vec<(usize, u8, u8)>> {
     prop::collection::vec((any::<usize>(), byte, 0u8..4), 0..6)
 }
 
-/// Whether serde_json takes a line for an object; none where it has limits of its own.
+/// Returns whether serde_json accepts a line as an object; `None` where it has limits of its own.
 fn serde_accepts(line: &[u8]) -> Option<bool> {
     match serde_json::from_slice::<Value>(line) {
         Ok(value) => Some(value.is_object()),
@@ -473,7 +473,7 @@ proptest! {
         read.for_each(|(document, _)| count_unknown_keys(document, &columns(), "", &mut unknown));
         let counted: BTreeMap<String, u64> =
             out.unknown_keys.iter().map(|key| (key.path.clone(), key.count)).collect();
-        // Now and then a key is written twice.
+        // Occasionally a key is written twice.
         prop_assert!(counted.keys().eq(unknown.keys()), "{}", text);
         prop_assert!(unknown.iter().all(|(key, count)| counted[key] >= *count), "{}", text);
         prop_assert!(out.unknown_keys.iter().all(|key| text.as_bytes()[key.first_offset] == b'"'));
@@ -494,7 +494,7 @@ proptest! {
             prop_assert_eq!(fast_out.rows, slow_out.rows);
             prop_assert_eq!(fast_out.rejected, slow_out.rejected);
             prop_assert_eq!(fast_out.unknown_keys, slow_out.unknown_keys);
-            // Line by line, so that one window's fault does not hide another.
+            // Line by line, so that the fault of one window does not hide another.
         }
         let options = Options { checks_skipped_values: strict, ..Options::default() };
         for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -515,7 +515,7 @@ proptest! {
             let Some(accepts) = serde_accepts(line) else { continue };
             let (_, out) = decode(vec![], options.clone(), line);
             prop_assert_eq!(out.rejected.is_empty(), accepts, "{:?}: {}", out.rejected, String::from_utf8_lossy(line));
-            // What is wanted is checked without being strict about it.
+            // Wanted values are checked in any mode.
             if !accepts {
                 continue;
             }
@@ -535,7 +535,7 @@ proptest! {
         let seen = structural_index::index_structurals(
             &bytes, from, bytes.len(), &mut one, &mut kinds_one, &mut slashes_one);
         let (mut other, mut kinds_other, mut slashes_other) = (vec![7], vec![8], vec![]);
-        // SAFETY: this one asks nothing of the processor.
+        // SAFETY: the portable implementation needs nothing of the processor.
         let expected = unsafe {
             structural_index::build_index_simd::<crate::simd::Portable>(
                 &bytes, from, bytes.len(), &mut other, &mut kinds_other, &mut slashes_other)
@@ -609,7 +609,7 @@ proptest! {
             write_value(document, &mut choices, true, &mut text);
             text.push_str(["", ",", " , \n", "\n", ",\x1e\n", "\r\n"][choices.next_below(6) as usize]);
         }
-        // A comma belongs to the record before it in its line.
+        // A comma belongs to the record before it in the line.
         let options = Options { checks_skipped_values: strict, ..Options::default() };
         let (found, out) = decode_joined(false, options.clone(), text.as_bytes());
         let (model, model_out) =
@@ -617,7 +617,7 @@ proptest! {
         let [rows, model] = [found, model].map(|rows| normalize_json_text(rows.into()));
         prop_assert_eq!(rows, model, "{}", text);
         prop_assert_eq!(out.rejected.len(), model_out.rejected.len());
-        // Broken or not, the careful way agrees, and lines cost no other line.
+        // The exact path agrees on broken lines too, and they affect no other line.
         let text = mutate(&text, &changes);
         let (fast, fast_out) = decode_joined(false, options.clone(), &text);
         let (slow, slow_out) = decode_joined(true, options.clone(), &text);
@@ -665,8 +665,8 @@ proptest! {
     }
 }
 
-/// After Nicolas Seriot, "Parsing JSON is a Minefield" (2016): what must be accepted (y), what
-/// must be refused (n), and what is up to the implementation (i), as this one does it.
+/// After Nicolas Seriot, "Parsing JSON is a Minefield" (2016): inputs that must be accepted (y), inputs
+/// that must be refused (n), and inputs that are up to the implementation (i), with its decision.
 #[test]
 fn grammar_corner_cases_follow_rfc_8259() {
     let yes = [
@@ -858,7 +858,7 @@ fn grammar_corner_cases_follow_rfc_8259() {
                 assert_eq!(out.rejected.is_empty(), good, "{careful} {text} {:?}", out.rejected);
             }
         }
-        // A wanted value is checked also where others are not.
+        // Wanted values are checked even where others are not.
         let text = format!("{{\"a\":1,\"k\":{value}}}\n");
         let shape = value.trim_start().starts_with(['[', '{']);
         if !shape {
@@ -868,7 +868,7 @@ fn grammar_corner_cases_follow_rfc_8259() {
         }
     };
     yes.iter().for_each(|value| check(value, true));
-    // A number with a line separator in it and the like: refused because they are no scalars.
+    // A number with a line separator in it and the like are refused because they are no scalars.
     no.iter().filter(|value| !matches!(**value, "1,2" | "\u{0}")).for_each(|value| {
         if value.contains(',') && !value.starts_with(['[', '{', ',']) {
             return;
@@ -1034,7 +1034,7 @@ fn last_value_of_duplicate_key_counts() {
                  {\"l\":[1],\"l\":null,\"a\":7}\n";
     let (found, out) = decode(columns, Options::default(), text);
     assert!(out.rejected.is_empty());
-    // The cell of a struct is shown as an object, in which the last part counts too.
+    // The cell of a struct is displayed as an object, in which the last part counts too.
     assert_eq!(found, [json!([2, [3], "2", {"x": "5"}]), json!([7, null, "7", null])]);
 }
 
@@ -1053,7 +1053,7 @@ fn last_value_of_duplicate_map_key_counts() {
     };
     for (line, expected) in [
         (r#"{"m":{"a":1,"b":2,"a":3}}"#.to_owned(), json!([[["b", 2], ["a", 3]], null, null])),
-        // Of the value that is replaced only the grammar counts, and escapes in keys are read.
+        // Only the grammar of a replaced value counts, and escapes in keys are resolved.
         (r#"{"m":{"a":"x","\u0061":[{}],"a":3}}"#.into(), json!([[["a", 3]], null, null])),
         (r#"{"m":{"a":1,"\u0061":null}}"#.into(), json!([[["a", null]], null, null])),
         (r#"{"m":{"a":1},"m":{"b":2,"b":3}}"#.into(), json!([[["b", 3]], null, null])),
@@ -1096,7 +1096,7 @@ fn last_value_of_duplicate_map_key_counts() {
     }
 }
 
-/// The same with the entries of maps in order.
+/// Returns the value with the entries of maps in order.
 fn with_ordered_map_entries(value: &Value) -> Value {
     let Value::Array(items) = value else { return value.clone() };
     let mut items: Vec<Value> = items.iter().map(with_ordered_map_entries).collect();
@@ -1109,7 +1109,7 @@ fn with_ordered_map_entries(value: &Value) -> Value {
     items.into()
 }
 
-/// Members as one program writes them, each with the values that it may have.
+/// Members in the order of one program, each with its possible values.
 const HABITUAL_MEMBERS: [(&str, &[&str]); 16] = [
     ("\"id\"", &["1", "2", "-30", "null", "12345678901", "1.5", "{}", "\"4\""]),
     ("\"xid\"", &["1", "\"\"", "null", "[]"]),
@@ -1151,10 +1151,10 @@ const HABITUAL_MEMBERS: [(&str, &[&str]); 16] = [
     ("\"last\"", &["1e3", "01", "-", "1.", "\"\\q\"", "7"]),
 ];
 
-/// Keys of these for which there are columns besides the habitual ones.
+/// Keys of these that have columns besides the habitual ones.
 const KNOWN_HABITUAL_KEYS: &[&str] = &["tags", "src_ip_addr", "x", "last", "xid"];
 
-/// Lines of members that mostly come in one order; `rare` in 64 of the choices are unusual.
+/// Returns lines of members in mostly the same order; `rare` in 64 of the choices are unusual.
 fn habitual_lines(count: usize, rare: u64, seed: u64) -> String {
     let mut choices = ChoiceGenerator(seed | 1);
     let mut text = String::new();
@@ -1179,7 +1179,7 @@ fn habitual_lines(count: usize, rare: u64, seed: u64) -> String {
             if at > 0 {
                 text.push_str(separators[choices.next_below(separators.len() as u64) as usize]);
             }
-            // Another one that ends the same.
+            // Another key with the same ending.
             let other = lucky(&mut choices).then(|| key.replace("\"dst", "\"mac"));
             text.push_str(other.as_deref().unwrap_or(key));
             text.push_str(if lucky(&mut choices) { ": " } else { ":" });
@@ -1225,7 +1225,7 @@ proptest! {
     }
 }
 
-/// Lines that are alike: the same members, whose values are of the same shape.
+/// Returns similar lines: the same members, whose values have the same shape.
 fn similar_lines(count: usize, places: &[u64], spaces: bool) -> String {
     let mut choices =
         ChoiceGenerator(places.iter().fold(7, |seed, place| seed.wrapping_mul(31) + place));
@@ -1283,7 +1283,7 @@ proptest! {
     }
 }
 
-/// Counts the keys that no column has, in a document without a key that comes twice.
+/// Counts the keys that no column has, in a document without duplicate keys.
 fn count_unknown_keys(
     value: &Value,
     fields: &[FieldRef],
@@ -1344,7 +1344,7 @@ fn unknown_keys_are_counted_even_if_similar_to_known_ones() {
     for id in 0..900 {
         let name = |at: usize| if id >= at { "new_status" } else { "old_status" };
         text += &line(id, name(300), name(500), name(700));
-        // Something else now and then, and in the end no two are alike.
+        // Occasionally something else, and at the end no two records are similar.
         if id % 100 == 50 {
             text += "{\"id\":1,\"old\\u005fstatus\":3,\"new\\u005fstatus\":3,\"l\":[{\"z\":1}]}\n";
         }
@@ -1390,7 +1390,7 @@ fn keys_of_rejected_records_and_skipped_values_are_not_counted() {
         ("{\"\\q\":1}", vec![("\\q", 1)]),
         ("{\"\":1}", vec![("", 1)]),
     ] {
-        // Other records of the block count as they are.
+        // Other records of the block count.
         let text = format!("{{\"a\":1,\"y\":1}}\n{line}\n{{\"a\":1,\"y\":1}}\n");
         for careful in [false, true] {
             let options =
@@ -1403,7 +1403,7 @@ fn keys_of_rejected_records_and_skipped_values_are_not_counted() {
             assert_eq!(found, expected, "{line}");
         }
     }
-    // Of what is declared nobody is told.
+    // Keys inside declared columns are not reported.
     let options = Options { known_keys: Some(closed), ..Options::default() };
     let (_, out) = decode(columns, options, b"{\"s\":{\"z\":1}}\n{\"t\":1}");
     let found: Vec<_> = out.unknown_keys.iter().map(|key| key.path.as_str()).collect();
@@ -1414,7 +1414,7 @@ fn keys_of_rejected_records_and_skipped_values_are_not_counted() {
 fn similar_records_are_taken_by_pattern() {
     let user = |n: usize| format!("\"user\":{{\"n\":{n},\"of\":[],\"a longer name\":\"x\"}}");
     for (odd, expected) in [(usize::MAX, 999), (500, 998), (3, 0)] {
-        // One record is otherwise, or each third.
+        // One record differs, or every third.
         let line = |n: usize| match n % odd {
             0 if n > 0 => format!("{{\"id\":{n}}}\n"),
             _ => format!("{{\"id\":{n},\"xid\":null,{},\"abcdef\":\"é\"}}\n", user(n)),
@@ -1451,7 +1451,7 @@ fn key_with_wanted_ending_is_not_mistaken_for_it() {
 
 #[test]
 fn keys_in_random_order_are_found_across_pauses() {
-    // Long enough for guessing to be left off, taken up again and left off for longer.
+    // Long enough for guessing to pause, resume and pause for longer.
     let mut choices = ChoiceGenerator(7);
     let (mut text, mut sum) = (String::new(), 0);
     for row in 0..9000u64 {
@@ -1641,7 +1641,7 @@ fn truncated_value_is_distinguished_from_wrong_one() {
     }
 }
 
-/// A text of objects with anything allowed between them, and where they are.
+/// Returns a text of objects with anything allowed between them, and their ranges.
 fn sequence_with_ranges(documents: &[Value], seed: u64) -> (Vec<u8>, Vec<Range<u64>>) {
     let mut choices = ChoiceGenerator(seed | 1);
     let (mut text, mut records, mut in_array) = (String::new(), Vec::new(), false);
@@ -1695,7 +1695,7 @@ fn piece_ends(len: usize, cuts: Vec<f64>) -> Vec<usize> {
 fn scan_in_pieces(text: &[u8], ends: &[usize]) -> (Vec<Range<u64>>, Option<u64>) {
     let (mut scanner, mut records, mut start) = (RecordScanner::new(0), Vec::new(), 0);
     for &end in ends {
-        // A limit is only a pause.
+        // A limit only pauses the scan.
         while start < end && scanner.broken_array_offset().is_none() {
             let max = records.len() + 2;
             start += scanner.scan(&text[start..end], &mut records, max);
@@ -1705,7 +1705,7 @@ fn scan_in_pieces(text: &[u8], ends: &[usize]) -> (Vec<Range<u64>>, Option<u64>)
     (records, broken)
 }
 
-/// Records on lines of their own.
+/// Returns the records on lines of their own.
 fn records_as_lines(text: &[u8], records: &[Range<u64>]) -> Vec<u8> {
     let mut lines = Vec::new();
     for record in records {
@@ -1766,7 +1766,7 @@ fn non_records_of_a_sequence_are_refused_alone() {
         ("[{}{},{}\n{}]", 4, 2, true),
         ("[{}][{}]{}", 3, 0, true),
         ("[{}x,\n{}]", 1, 1, true),
-        // A record that is cut off ends where a line begins with another.
+        // A truncated record ends where a line begins with another one.
         ("{\"a\":0},\n{\"a\":1,\"b\":\"x\",\n{\"a\":2},\n{\"a\":3},\n", 3, 1, true),
         ("{\"a\":0},\n{\"a\":1,\"b\":\"x\n{\"a\":2},\n{\"a\":3},\n", 3, 1, true),
         ("{\"a\":0},\n{\"a\":1,\"b\":\"x\\\n{\"a\":2},\n{\"a\":3},\n", 3, 1, true),
@@ -1775,10 +1775,10 @@ fn non_records_of_a_sequence_are_refused_alone() {
         ("{\"a\":0},\n{\n{\"a\":2},\n{\"a\":3},\n", 3, 1, true),
         ("{\"a\":0},\n{\"a\"\n{\"a\":2},\n{\n{\n{\"a\":3},\n", 3, 3, true),
         ("[\n{\"a\":0},\n{\"a\":1,\"b\":\"x\",\n{\"a\":2},\n{\"a\":3}\n]", 3, 1, true),
-        // It may be the value of a key, or an item of a list.
+        // The `{` may be the value of a key, or an item of a list.
         ("{\"a\":0},\n{\"a\":1,\"b\":\n{\"a\":2},\n{\"a\":3},\n", 2, 1, true),
         ("{\"a\":0},\n{\"a\":1,\"b\":\n\t\n{\"a\":2},\n\"c\":[\n{},\n{}\n]},\n", 2, 0, true),
-        // Further in it is not told from one within the record.
+        // Deeper inside, it cannot be distinguished from one within the record.
         ("{\"a\":0},\n{\"a\":1,\n {\"a\":2},\n {\"a\":3},\n", 1, 1, true),
         ("[1,[{}],\"a,b\",{}]", 1, 3, true),
         ("[{\"a\":\"\n\"},{}]", 1, 1, true),
@@ -1840,7 +1840,7 @@ fn records_sharing_a_line_are_separated() {
                 "{text:?}"
             );
         }
-        // Alone, an object has its line to itself.
+        // A lone object has its line to itself.
         let (found, _) = decode(vec![], Options::default(), line.as_bytes());
         assert_eq!(found.len(), usize::from(line == "{}"), "{line:?}");
     }
@@ -1874,7 +1874,7 @@ fn first_record_decides_the_layout() {
         ("{\n\"a\": 1", None, Sequence),
         ("{\n\"a\": 1\n}", Some(Sequence), Sequence),
         ("{\"a\": [{\"b\": 1},\n {}]}", Some(Sequence), Sequence),
-        // Broken lines, and one that was cut off before a separator.
+        // Broken lines, and one that is cut off before a separator.
         ("{\"a\": 1\n{", Some(Lines), Lines),
         ("{\"a\": [1,\n{}\n{}\n", Some(Lines), Lines),
         ("{\"a\": \"x\n", Some(Lines), Lines),
@@ -2103,8 +2103,8 @@ fn broken_lines_among_many_cost_no_other_line() {
     }
 }
 
-/// In an inferred column a value behind the sample is refused that would have made another type of the column
-/// within it; a declared type reads it.
+/// An inferred column refuses a value after the sample that would have changed the column's type
+/// within it; a declared type accepts it.
 #[test]
 fn strings_in_inferred_columns_of_numbers_and_booleans_are_refused() {
     for (data_type, usual, value, declared) in [
@@ -2150,7 +2150,7 @@ fn strings_in_inferred_columns_of_numbers_and_booleans_are_refused() {
     }
 }
 
-/// A predicate does not decide what the column refuses, and a null string is null.
+/// A predicate keeps values that the column refuses, and a null string is null.
 #[test]
 fn predicates_keep_strings_that_an_inferred_column_refuses() {
     use crate::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};

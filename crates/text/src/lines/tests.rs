@@ -8,7 +8,7 @@ use super::*;
 use crate::predicate_filter::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
 use crate::{BlockDecoder, DecodedBlocks, Options};
 
-/// Decodes with a fresh decoder and again with the same one; checks what must hold always.
+/// Decodes with a fresh decoder and again with the same one; checks the invariants of every result.
 pub(crate) fn decode_with(decoder: &mut dyn BlockDecoder, text: &[u8]) -> DecodedBlocks {
     let (mut out, mut again) = (DecodedBlocks::default(), DecodedBlocks::default());
     decoder.decode(text, &mut out);
@@ -29,7 +29,7 @@ pub(crate) fn decode_with(decoder: &mut dyn BlockDecoder, text: &[u8]) -> Decode
     out
 }
 
-/// The values of batches of Utf8View columns.
+/// Returns the values of batches of Utf8View columns.
 pub(crate) fn rows(batches: &[RecordBatch]) -> Vec<Vec<Option<String>>> {
     let mut rows = Vec::new();
     for batch in batches {
@@ -44,8 +44,8 @@ pub(crate) fn rows(batches: &[RecordBatch]) -> Vec<Vec<Option<String>>> {
     rows
 }
 
-/// Checks that records come out the same in batches of any size and in blocks of any number of
-/// them. `record` is given a number and a length, which is now and then more than a window.
+/// Checks that batches of any size and blocks of any number of records give the same records.
+/// `record` receives a number and a length, which occasionally exceeds a window.
 pub(crate) fn check_windows(
     record: impl Fn(usize, usize) -> String,
     decode: impl Fn(Options, &[u8]) -> DecodedBlocks,
@@ -64,7 +64,7 @@ pub(crate) fn check_windows(
     assert_eq!(found, rows(&pieces));
 }
 
-/// A real log beside the project, if it is there.
+/// Returns a real log beside the project, if it exists.
 pub(crate) fn real_log(name: &str) -> Option<Vec<u8>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = root.join("../shared/data/logs").join(name);
@@ -84,7 +84,7 @@ fn decode(data_type: DataType, batch_rows: usize, text: &[u8]) -> DecodedBlocks 
     decode_with(&mut LinesDecoder::new(vec![field(data_type)], options).unwrap(), text)
 }
 
-/// The lines of a text, by the standard library.
+/// Returns the lines of a text, by the standard library.
 fn model(text: &[u8]) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
     if lines.last().is_some_and(|line| line.is_empty()) {

@@ -1,8 +1,8 @@
-//! Apache's `LogFormat`: directives after `%`.
+//! Parser of Apache's `LogFormat`: directives after `%`.
 
 use super::{FormatToken, LogFieldKind, LogFormatError};
 
-/// The string of a line `LogFormat "…" nickname`, if it is one.
+/// Parses a line `LogFormat "…" nickname` and returns its string, if the text is such a line.
 pub(super) fn parse_config_line(text: &str) -> Result<Option<String>, LogFormatError> {
     let Some(at) = text.find(char::is_whitespace) else { return Ok(None) };
     let (word, rest) = text.split_at(at);
@@ -12,7 +12,7 @@ pub(super) fn parse_config_line(text: &str) -> Result<Option<String>, LogFormatE
     {
         return Ok(None);
     }
-    // `CustomLog` has the file's name first.
+    // In `CustomLog` the file's name comes first.
     let mut rest = rest.trim();
     if !word.eq_ignore_ascii_case("LogFormat") {
         rest = match super::parse_quoted_string(rest) {
@@ -36,15 +36,15 @@ pub(super) fn parse_config_line(text: &str) -> Result<Option<String>, LogFormatE
 struct ApacheDirective<'a> {
     written: &'a str,
     argument: Option<&'a str>,
-    /// The letter, or `^` and two.
+    /// The letter, or `^` and two letters.
     name: &'a str,
 }
 
 impl<'a> ApacheDirective<'a> {
-    /// The one that a text begins with, behind its `%`.
+    /// Parses the directive that a text begins with, after its `%`.
     fn new(text: &'a str) -> Option<Self> {
         let mut rest = text;
-        // Statuses for which it is written, and which of several requests is meant.
+        // Conditions on the status, and the choice among several internal requests.
         let conditions = |c: char| c.is_ascii_digit() || matches!(c, '!' | ',' | '<' | '>');
         rest = rest.trim_start_matches(conditions);
         let mut argument = None;
@@ -63,7 +63,7 @@ impl<'a> ApacheDirective<'a> {
     }
 }
 
-/// Returns true if a directive is a header with a value for each proxy, separated by `, `.
+/// Returns whether a directive is a header with a value for each proxy, separated by `, `.
 pub(super) fn is_list_directive(written: &str) -> bool {
     let directive = written.strip_prefix('%').and_then(ApacheDirective::new);
     directive.is_some_and(|directive| {
@@ -72,7 +72,7 @@ pub(super) fn is_list_directive(written: &str) -> bool {
     })
 }
 
-/// A description taken apart.
+/// Parses a description into its tokens.
 pub(super) fn parse_tokens(text: &str) -> Result<Vec<FormatToken>, LogFormatError> {
     let mut tokens = Vec::new();
     let mut literal = String::new();
@@ -101,7 +101,7 @@ pub(super) fn parse_tokens(text: &str) -> Result<Vec<FormatToken>, LogFormatErro
             tokens.push(FormatToken::Text(std::mem::take(&mut literal).into_bytes()));
         }
         if directive.name == "t" && directive.argument.is_none() {
-            // Its brackets are its own.
+            // The directive writes its own brackets.
             tokens.push(FormatToken::Text(b"[".to_vec()));
             tokens.push(field_token("ts", LogFieldKind::ClfTime, "%t"));
             literal.push(']');
@@ -111,7 +111,7 @@ pub(super) fn parse_tokens(text: &str) -> Result<Vec<FormatToken>, LogFormatErro
         let Some((name, kind)) = column_of_directive(directive.name, directive.argument) else {
             return Err(unknown());
         };
-        // A path and its query are one: nothing stands between them.
+        // A path and its query are one field: nothing stands between them.
         if directive.name == "q"
             && let Some(FormatToken::Field { name, written, .. }) = tokens.last_mut()
             && name == "path"
@@ -132,7 +132,7 @@ fn field_token(name: &str, kind: LogFieldKind, written: &str) -> FormatToken {
     FormatToken::Field { name: name.into(), kind, written: written.into() }
 }
 
-/// What a directive is.
+/// Returns column name and kind of a directive.
 fn column_of_directive(name: &str, argument: Option<&str>) -> Option<(String, LogFieldKind)> {
     let lower = |prefix: &str, name: &str| format!("{prefix}{}", super::to_column_name(name));
     let plain = |name: &str, kind: LogFieldKind| Some((name.to_owned(), kind));
@@ -178,7 +178,7 @@ fn column_of_directive(name: &str, argument: Option<&str>) -> Option<(String, Lo
     }
 }
 
-/// `strftime`'s words for the argument of a time.
+/// Returns the `strftime` pattern for the argument of a time.
 fn strftime_pattern(argument: &str) -> String {
     let argument = ["begin:", "end:"]
         .iter()
@@ -196,7 +196,7 @@ fn strftime_pattern(argument: &str) -> String {
     .to_owned()
 }
 
-/// The same, where pieces of one time (`%{%d/%b/%Y:%T}t.%{msec_frac}t`) are one field.
+/// Joins pieces of one time (`%{%d/%b/%Y:%T}t.%{msec_frac}t`) into one field.
 fn join_times(tokens: Vec<FormatToken>) -> Vec<FormatToken> {
     let mut out: Vec<FormatToken> = Vec::new();
     for token in tokens {
@@ -205,7 +205,7 @@ fn join_times(tokens: Vec<FormatToken>) -> Vec<FormatToken> {
             out.push(token);
             continue;
         };
-        // What stands between them is short, and no bracket or quote.
+        // The text between them is short, without brackets or quotes.
         let between = match out.last() {
             Some(FormatToken::Text(text))
                 if text.len() <= 3 && !text.iter().any(|b| b"[]\"'|".contains(b)) =>

@@ -1,10 +1,10 @@
-//! Named patterns in grok's manner: `%{IPORHOST:client} %{NUMBER:took:float}`.
+//! Named patterns in the style of grok: `%{IPORHOST:client} %{NUMBER:took:float}`.
 //!
-//! `%{PATTERN}` stands for what a pattern of the list below matches, `%{PATTERN:column}` makes a
-//! column of it, and `%{PATTERN:column:type}` says the column's type: `int`, `float` or `text`. What
-//! stands between is a regular expression in the syntax of Rust's `regex`, which has no looking
-//! around and takes time in proportion to the line's length; `(?<column>…)` makes a column, too.
-//! All of a line has to match; `%{GREEDYDATA}` takes the rest.
+//! `%{PATTERN}` matches what a pattern of the list below matches, `%{PATTERN:column}` makes a
+//! column of it, and `%{PATTERN:column:type}` states the column's type: `int`, `float` or `text`. The text
+//! between is a regular expression in the syntax of Rust's `regex`, which has no lookaround
+//! and takes time in proportion to the line's length; `(?<column>…)` makes a column, too.
+//! The whole line must match; `%{GREEDYDATA}` takes the rest.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::backtracking_matcher::{MatchOutcome, MatchProgram};
 use super::{EscapeStyle, LineMatcher, LogFieldKind, LogFormat, LogFormatError, UniqueColumnNames};
 use crate::text_fault::{TextFault, TextFaultKind};
 
-/// The patterns: each name, and what it stands for.
+/// The patterns: each name with its expression.
 pub const GROK_PATTERNS: &[(&str, &str)] = &[
     // Words and text.
     ("WORD", r"\b\w+\b"),
@@ -94,7 +94,7 @@ pub const GROK_PATTERNS: &[(&str, &str)] = &[
         "LOGLEVEL",
         r"(?i:alert|trace|debug|notice|info(?:rmation)?|warn(?:ing)?|err(?:or)?|crit(?:ical)?|fatal|severe|emerg(?:ency)?)",
     ),
-    // Access logs, by the names that grok's users know.
+    // Access logs, under the names known from grok.
     (
         "COMMONAPACHELOG",
         r#"%{IPORHOST:clientip} %{HTTPDUSER:ident} %{HTTPDUSER:auth} \[%{HTTPDATE:timestamp}\] "(?:%{WORD:verb} %{NOTSPACE:request}(?: HTTP/%{NUMBER:httpversion:text})?|%{DATA:rawrequest})" (?:%{INT:response}|-) (?:%{INT:bytes}|-)"#,
@@ -104,7 +104,7 @@ pub const GROK_PATTERNS: &[(&str, &str)] = &[
     ("HTTPD_COMBINEDLOG", "%{COMBINEDAPACHELOG}"),
 ];
 
-/// Patterns that do not begin behind some characters, which their texts may have, and these.
+/// Patterns that must not begin directly after certain characters, which their own texts may contain.
 const FORBIDDEN_PREDECESSORS: &[(&str, &str)] = &[
     ("BASE10NUM", "0-9.+-"),
     ("NUMBER", "0-9.+-"),
@@ -115,29 +115,29 @@ const FORBIDDEN_PREDECESSORS: &[(&str, &str)] = &[
     ("HOSTNAME", "0-9A-Za-z_"),
 ];
 
-/// So many patterns stand within one another at most, and this many in all.
+/// Maximum nesting depth of patterns, and maximum number of references to patterns.
 const PATTERN_DEPTH_MAX: usize = 16;
 const PATTERN_REFERENCES_MAX: usize = 1000;
-/// The largest compiled expression.
+/// Maximum size of the compiled expression.
 const REGEX_BYTES_MAX: usize = 8 << 20;
 
 fn find_pattern(name: &str) -> Option<&'static str> {
     GROK_PATTERNS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// Fields found by a regular expression.
+/// A compiled description by named patterns.
 #[derive(Debug, Clone)]
 pub(super) struct GrokPattern {
-    /// What finds those that are wanted faster, if the expression allows it.
+    /// The faster matcher for the wanted fields, if the expression allows one.
     program: Option<MatchProgram>,
     regex: Regex,
-    /// The groups of each field, of which one has matched at most.
+    /// The groups of each field, at most one of which matches.
     groups: Vec<Vec<usize>>,
     locations: CaptureLocations,
 }
 
 impl GrokPattern {
-    /// The same, which finds the fields that are wanted only.
+    /// Returns a copy that finds only the wanted fields.
     pub(super) fn with_wanted_fields(&self, is_wanted: impl Fn(usize) -> bool) -> Self {
         let places = self.groups.iter().enumerate().filter(|(place, _)| is_wanted(*place));
         let wanted: Vec<usize> = places.flat_map(|(_, groups)| groups.iter().copied()).collect();
@@ -145,7 +145,7 @@ impl GrokPattern {
         Self { program, ..self.clone() }
     }
 
-    /// The fields of a line as the regular expression finds them; none where it does not match.
+    /// Returns the fields of a line as the regular expression finds them; `None` if it does not match.
     #[cfg(test)]
     pub(super) fn match_by_regex(&self, line: &str) -> Option<Vec<Option<String>>> {
         let captures = self.regex.captures(line)?;
@@ -153,7 +153,7 @@ impl GrokPattern {
         Some(self.groups.iter().map(|groups| Some(of(groups)?.as_str().to_owned())).collect())
     }
 
-    /// Finds the fields of a line, which stands at `line` in the block.
+    /// Finds the fields of a line, whose range in the block is `line`.
     pub(super) fn find_fields(
         &mut self,
         block: &[u8],
@@ -193,7 +193,7 @@ impl GrokPattern {
     }
 }
 
-/// `%{NAME}`, `%{NAME:column}` or `%{NAME:column:type}`.
+/// A reference to a pattern: `%{NAME}`, `%{NAME:column}` or `%{NAME:column:type}`.
 struct PatternReference<'a> {
     name: &'a str,
     column: Option<&'a str>,
@@ -201,7 +201,7 @@ struct PatternReference<'a> {
 }
 
 impl<'a> PatternReference<'a> {
-    /// The one that a text begins with, and what is behind it.
+    /// Parses the reference that a text begins with; returns it and the rest of the text.
     fn new(text: &'a str) -> Option<(Self, &'a str)> {
         let inner = text.strip_prefix("%{")?;
         let (inner, rest) = inner.split_once('}')?;
@@ -215,13 +215,13 @@ impl<'a> PatternReference<'a> {
     }
 }
 
-/// Whether a named pattern's name has such a character.
+/// Returns whether a pattern's name may contain a character.
 fn is_pattern_name_char(c: char) -> bool {
     c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'
 }
 
-/// The name of a pattern that is nearest to one that there is none of: at most a third of its letters, or one,
-/// are others.
+/// Returns the pattern name nearest to an unknown one: at most a third of its letters, or one,
+/// may differ.
 fn nearest_pattern_name(name: &str) -> Option<&'static str> {
     let near =
         GROK_PATTERNS.iter().map(|(known, _)| (strsim::damerau_levenshtein(name, known), *known));
@@ -230,7 +230,7 @@ fn nearest_pattern_name(name: &str) -> Option<&'static str> {
     near.min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
 }
 
-/// Whether a description has a named pattern: `%{USER}e` is a directive of Apache's.
+/// Returns whether a description has a named pattern; `%{USER}e` is one of Apache's directives.
 pub(super) fn has_named_pattern(text: &str) -> bool {
     let mut is_one = has_named_groups(text);
     for (at, _) in text.match_indices("%{") {
@@ -243,7 +243,7 @@ pub(super) fn has_named_pattern(text: &str) -> bool {
     is_one
 }
 
-/// Whether a description names groups of a regular expression.
+/// Returns whether a description has named groups of a regular expression.
 fn has_named_groups(text: &str) -> bool {
     ["(?<", "(?P<"].iter().any(|group| {
         text.match_indices(group).any(|(at, _)| {
@@ -253,7 +253,7 @@ fn has_named_groups(text: &str) -> bool {
     })
 }
 
-/// The column that a field is called: `[source][ip]` is `source.ip`.
+/// Returns the column name of a field: `[source][ip]` becomes `source.ip`.
 fn parse_column_name(written: &str) -> Result<String, LogFormatError> {
     let nested = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let name = nested.map_or_else(|| written.to_owned(), |inner| inner.replace("][", "."));
@@ -267,7 +267,7 @@ fn parse_column_name(written: &str) -> Result<String, LogFormatError> {
     Ok(name)
 }
 
-/// What a column of a pattern is, where its type is not said.
+/// Returns the kind of a pattern's column, from its stated type if there is one.
 fn column_kind(pattern: &str, said: Option<&str>) -> Result<LogFieldKind, LogFormatError> {
     Ok(match said {
         Some("int" | "long") => LogFieldKind::Int,
@@ -289,20 +289,20 @@ fn column_kind(pattern: &str, said: Option<&str>) -> Result<LogFieldKind, LogFor
     })
 }
 
-/// What is made of a description.
+/// A compiler from a description to a regular expression.
 #[derive(Default)]
 struct GrokCompiler {
     expression: String,
-    /// Fields in the order in which they stand: name, kind, and the group's name.
+    /// Fields in order: name, kind, and the group's name.
     fields: Vec<(String, LogFieldKind, String)>,
     references: usize,
 }
 
-/// What the names of groups begin with that fields are.
+/// Prefix of the names of groups that are fields.
 const GROUP_PREFIX: &str = "tidemill_";
 
-/// Columns by their name and kind, and the names of their groups. Fields of one name are one column
-/// where they cannot match together, being alternatives; else they are several.
+/// Returns the columns by name and kind, with the names of their groups. Fields of one name are one column
+/// if they are alternatives and cannot match together; otherwise they are several columns.
 fn merge_alternatives(
     fields: Vec<(String, LogFieldKind, String)>,
     expression: &str,
@@ -330,8 +330,8 @@ fn merge_alternatives(
     columns
 }
 
-/// Where the groups of an expression stand: the number of each pair of brackets around them, from the
-/// outermost on, and which of the alternatives in it they are in.
+/// Returns the positions of the groups in an expression: the number of each pair of brackets around them,
+/// from the outermost on, and the number of the alternative inside it.
 fn group_positions(expression: &str) -> HashMap<String, Vec<(usize, usize)>> {
     let mut found = HashMap::new();
     let mut within = vec![(0, 0)];
@@ -348,7 +348,7 @@ fn group_positions(expression: &str) -> HashMap<String, Vec<(usize, usize)>> {
             }
             '[' => {
                 classes += 1;
-                // A bracket that comes first in a class is one of its characters.
+                // A bracket at the beginning of a class is one of its characters.
                 let first = rest[at..].strip_prefix('^').unwrap_or(&rest[at..]);
                 rest = first.strip_prefix(']').unwrap_or(first);
                 continue;
@@ -379,8 +379,8 @@ fn group_positions(expression: &str) -> HashMap<String, Vec<(usize, usize)>> {
 }
 
 impl GrokCompiler {
-    /// Has what stands last, if it is any text (`.*`), not end with one of these characters: it would take all of
-    /// a number's digits but the last.
+    /// Prevents a preceding wildcard (`.*`) from ending with one of these characters: it would take all
+    /// digits of a number but the last.
     fn restrict_preceding_text(&mut self, characters: &str) {
         let open = self.expression.trim_end_matches(')').len();
         let (text, brackets) = self.expression.split_at(open);
@@ -491,7 +491,7 @@ pub(super) fn compile_format(text: &str) -> Result<LogFormat, LogFormatError> {
         ));
     }
     let index = |wanted: &String| regex.capture_names().position(|name| name == Some(wanted));
-    // Columns in the order in which they stand in the line.
+    // Columns in the order of the line.
     let mut found: Vec<(Vec<usize>, String, LogFieldKind)> = named
         .into_iter()
         .map(|(name, kind, groups)| (groups.iter().filter_map(index).collect(), name, kind))

@@ -1,14 +1,14 @@
-//! nginx's `log_format`: variables after `$`.
+//! Parser of nginx's `log_format`: variables after `$`.
 
 use super::{EscapeStyle, FormatToken, LogFieldKind, LogFormatError};
 
-/// A `log_format` directive: its strings together, and how it has values escaped.
+/// A `log_format` directive: its concatenated strings, and the escapes of its values.
 pub(super) struct LogFormatDirective {
     pub(super) text: String,
     pub(super) escapes: EscapeStyle,
 }
 
-/// Reads `log_format name [escape=…] '…' '…';`, if the text is that.
+/// Parses `log_format name [escape=…] '…' '…';`, if the text is such a directive.
 pub(super) fn parse_directive(text: &str) -> Result<Option<LogFormatDirective>, LogFormatError> {
     let Some(rest) = text.strip_prefix("log_format") else { return Ok(None) };
     if !rest.starts_with(char::is_whitespace) {
@@ -43,7 +43,7 @@ pub(super) fn parse_directive(text: &str) -> Result<Option<LogFormatDirective>, 
     Ok(Some(LogFormatDirective { text: text.ok_or_else(no_strings)?.concat(), escapes }))
 }
 
-/// The name of the variable that a text begins with, and how many bytes it takes with its `$`.
+/// Parses the variable that a text begins with; returns its name and its length with the `$`.
 fn parse_variable(text: &str) -> Option<(&str, usize)> {
     let rest = text.strip_prefix('$')?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -56,8 +56,8 @@ fn parse_variable(text: &str) -> Option<(&str, usize)> {
     (end > 0).then_some((&rest[..end], end + 1))
 }
 
-/// Returns true if a variable has a value for each server that was asked, separated by `, ` and ` : `, or for each proxy,
-/// separated by `, `.
+/// Returns whether a variable has a value for each server that was asked, separated by `, ` and ` : `, or for
+/// each proxy, separated by `, `.
 pub(super) fn is_list_variable(written: &str) -> bool {
     let Some((name, _)) = parse_variable(written) else { return false };
     if matches!(name, "http_x_forwarded_for" | "proxy_add_x_forwarded_for") {
@@ -70,12 +70,12 @@ pub(super) fn is_list_variable(written: &str) -> bool {
     }
 }
 
-/// Whether a text has a variable.
+/// Returns whether a text has a variable.
 pub(super) fn has_variable(text: &str) -> bool {
     text.match_indices('$').any(|(at, _)| parse_variable(&text[at..]).is_some())
 }
 
-/// A description taken apart.
+/// Parses a description into its tokens.
 pub(super) fn parse_tokens(text: &str) -> Result<Vec<FormatToken>, LogFormatError> {
     if text.trim_start().starts_with('{') && text.trim_end().ends_with('}') && text.contains("\":")
     {
@@ -112,7 +112,7 @@ pub(super) fn parse_tokens(text: &str) -> Result<Vec<FormatToken>, LogFormatErro
     Ok(tokens)
 }
 
-/// What a variable is; one of the user's own is text.
+/// Returns column name and kind of a variable; a variable of the user's own is text.
 fn column_of_variable(variable: &str) -> (String, LogFieldKind) {
     let (name, kind) = match variable {
         "remote_addr" => ("ip", LogFieldKind::Text),

@@ -1,17 +1,17 @@
-//! Times in the words of `strftime`, compiled.
+//! Compiled `strftime` patterns for times.
 
 use crate::access_log::month_number;
 use crate::fast_value_parsing;
 use crate::value_parsing;
 
-/// Milliseconds and microseconds since 1970, which `strftime` has no word for.
+/// Patterns for milliseconds and microseconds since 1970, which `strftime` cannot express.
 pub(super) const MILLIS_PATTERN: &str = "%@ms";
 pub(super) const MICROS_PATTERN: &str = "%@us";
 
-/// A time as the Common Log Format has it.
+/// Pattern of the time in the Common Log Format.
 pub(super) const CLF_PATTERN: &str = "%d/%b/%Y:%H:%M:%S %z";
 
-/// What stands between the words of a time: of `%F %T` `0-0-0 0:0:0`, `0` for each word.
+/// Returns the characters of a time pattern with `0` for each directive: `0-0-0 0:0:0` for `%F %T`.
 pub(super) fn literal_signs(pattern: &str) -> String {
     let mut signs = String::new();
     let mut letters = pattern.chars();
@@ -31,7 +31,8 @@ pub(super) fn literal_signs(pattern: &str) -> String {
     signs
 }
 
-/// A time as ISO 8601 has it, or with a space before its clock, a comma before its fraction, or no zone.
+/// Parses a time of ISO 8601, possibly with a space before its clock, a comma before its fraction, or no
+/// zone.
 pub(super) fn parse_iso_time(bytes: &[u8]) -> Option<(i64, u32)> {
     let mut text = [0; 64];
     let text = text.get_mut(..bytes.len())?;
@@ -44,33 +45,33 @@ pub(super) fn parse_iso_time(bytes: &[u8]) -> Option<(i64, u32)> {
     Some((written.seconds - ahead, written.nanos))
 }
 
-/// Whether a time is one number by itself, for which there is no word.
+/// Returns whether a pattern is a plain number since 1970, which `strftime` cannot express.
 pub(super) fn is_epoch_number(pattern: &str) -> bool {
     pattern == MILLIS_PATTERN || pattern == MICROS_PATTERN
 }
 
-/// What stands in a time.
+/// An item of a time pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TimeItem {
     Byte(u8),
     Year,
-    /// `69` to `99` are of the last century, as in POSIX.
+    /// Two digits; `69` to `99` belong to the last century, as in POSIX.
     YearOfCentury,
     Month,
     MonthName,
     Day,
     DayOfYear,
     Hour,
-    /// Of twelve, with `AmPm`.
+    /// Hour of a twelve-hour clock, with `AmPm`.
     HourOfTwelve,
     AmPm,
     Minute,
     Second,
-    /// Digits behind the point: so many, or any number up to nine.
+    /// Digits after the point: a fixed number, or one to nine.
     FractionDigits(Option<u8>),
-    /// `+0200`, `+02:00` or `Z`.
+    /// Zone: `+0200`, `+02:00` or `Z`.
     Zone,
-    /// `UTC` or `GMT`; of other names nobody knows which they mean.
+    /// Zone name: `UTC` or `GMT`; other names are ambiguous.
     ZoneName,
     Weekday,
     Seconds,
@@ -78,12 +79,12 @@ enum TimeItem {
     Micros,
 }
 
-/// A time that says which instant it is.
+/// A pattern of a time that determines an instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StrftimeFormat(Vec<TimeItem>);
 
 impl StrftimeFormat {
-    /// A format; none if it has an unknown word, or does not say the day.
+    /// Compiles a pattern; `None` if it has an unknown directive, or does not determine the day.
     pub(super) fn new(pattern: &str) -> Option<Self> {
         match pattern {
             MILLIS_PATTERN => return Some(Self(vec![TimeItem::Millis])),
@@ -100,7 +101,7 @@ impl StrftimeFormat {
         (has(TimeItem::Seconds) || has_day && has_clock).then_some(Self(items))
     }
 
-    /// Seconds since 1970-01-01 UTC and nanoseconds; without a zone it is UTC.
+    /// Parses a time into seconds since 1970-01-01 UTC and nanoseconds; without a zone it is UTC.
     pub(super) fn parse_instant(&self, bytes: &[u8]) -> Option<(i64, u32)> {
         let mut text = bytes;
         let (mut year, mut month_of, mut day, mut day_of_year) = (1970, 1, 1, None);
@@ -201,7 +202,7 @@ impl StrftimeFormat {
     }
 }
 
-/// Adds what a pattern says; none for a word that is not known.
+/// Adds the items of a pattern; returns `None` for an unknown directive.
 fn push_items(pattern: &str, items: &mut Vec<TimeItem>) -> Option<()> {
     let mut rest = pattern.bytes().peekable();
     while let Some(byte) = rest.next() {
@@ -210,7 +211,7 @@ fn push_items(pattern: &str, items: &mut Vec<TimeItem>) -> Option<()> {
             continue;
         }
         let mut word = rest.next()?;
-        // Flags for how numbers are filled up; `%:z` and `%.3f` as some write them.
+        // Flags for padding; `%:z` and `%.3f` as some programs write them.
         while matches!(word, b'-' | b'_' | b'0' | b':' | b'E' | b'O') {
             word = rest.next()?;
         }
@@ -255,7 +256,7 @@ fn push_items(pattern: &str, items: &mut Vec<TimeItem>) -> Option<()> {
     Some(())
 }
 
-/// A number of so many digits.
+/// Consumes a number of `least` to `most` digits.
 fn take_number(text: &mut &[u8], least: usize, most: usize) -> Option<i64> {
     let count = text.iter().take(most).take_while(|byte| byte.is_ascii_digit()).count();
     if count < least {
@@ -266,13 +267,13 @@ fn take_number(text: &mut &[u8], least: usize, most: usize) -> Option<i64> {
     Some(digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0')))
 }
 
-/// A number of two digits, the first of which may be missing or a space.
+/// Consumes a number of two digits, the first of which may be missing or a space.
 fn take_padded_number(text: &mut &[u8]) -> Option<i64> {
     *text = text.strip_prefix(b" ").unwrap_or(text);
     take_number(text, 1, 2)
 }
 
-/// A number that may be negative.
+/// Consumes a number that may be negative.
 fn take_signed_number(text: &mut &[u8]) -> Option<i64> {
     let negative = text.starts_with(b"-");
     *text = text.strip_prefix(b"-").unwrap_or(text);
@@ -280,7 +281,7 @@ fn take_signed_number(text: &mut &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// How many seconds a zone is ahead of UTC.
+/// Consumes a zone and returns its offset from UTC in seconds.
 fn take_zone_offset(text: &mut &[u8]) -> Option<i64> {
     let (&sign, rest) = text.split_first()?;
     *text = rest;
@@ -353,7 +354,7 @@ mod tests {
             let time = chrono::DateTime::from_timestamp(seconds, 0).unwrap().with_timezone(&offset);
             for pattern in ["%d/%b/%Y:%T %z", "%Y-%m-%dT%H:%M:%S%:z", "%A %e %b %Y %I:%M:%S %p %z", "%Y %j %T %z", "%s"] {
                 let text = time.format(pattern).to_string();
-                // Years of four digits alone.
+                // Only years of four digits.
                 if !text.starts_with('-') && time.format("%Y").to_string().len() == 4 {
                     let format = StrftimeFormat::new(pattern).unwrap();
                     prop_assert_eq!(format.parse_instant(text.as_bytes()), Some((seconds, 0)), "{}", text);

@@ -7,7 +7,7 @@ use crate::lines::tests::{check_windows, decode_with, real_log, rows};
 use crate::predicate_filter::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
 use crate::{DecodedBlocks, Options, sql_type_name};
 
-/// The columns of a description: `ip TEXT, status SMALLINT`.
+/// Returns the columns of a description: `ip TEXT, status SMALLINT`.
 fn describe_columns(description: &str) -> String {
     match LogFormat::new(description) {
         Ok(format) => {
@@ -184,7 +184,7 @@ fn unknown_formats_are_refused_with_a_hint() {
     assert!(LogFormat::new(&"$a ".repeat(10_000)).is_err());
 }
 
-/// Every pattern of the list compiles, with all that it names.
+/// Every pattern of the list compiles, with its references.
 #[test]
 fn all_named_patterns_compile() {
     for (name, _) in grok::GROK_PATTERNS {
@@ -252,7 +252,7 @@ fn times_of_several_servers_are_summed_and_other_types_can_be_asked_for() {
     assert_eq!(rows(&out.batches)[2][1].as_deref(), Some("0.125, 0.250 : -"));
 }
 
-/// The only record of a log that is read by a description; null as `∅`.
+/// Returns the only record of a log read with a description; null as `∅`.
 fn record(description: &str, line: &str) -> String {
     let out = decode_as_text(description, format!("{line}\n").as_bytes(), 8192);
     assert!(out.rejected.is_empty(), "{description}: {:?}", out.rejected);
@@ -275,10 +275,11 @@ fn fields_end_by_their_kind() {
         // Fields of one name.
         ("%{NOTSPACE:n} %{NOTSPACE:n}", "a b", "a|b"),
         ("(?:%{INT:n}|x=%{WORD:n}) (?:y|%{WORD:n})", "x=a b", "a|b"),
-        // Groups alone, and what is no null in patterns.
+        // Plain groups, and a dash that is no null in patterns.
         (r"(?<w>\w+) (?P<n>\d+)", "a 1", "a|1"),
         ("user=%{NOTSPACE:u}", "user=-", "-"),
-        // A number, an address and a word begin where they begin, whatever any text before them would take.
+        // A number, an address and a word begin at their own beginning, whatever the text before them would
+        // take.
         (r"%{WORD:m} %{NOTSPACE:p}.*%{NUMBER:ms}ms", "GET /a took 125ms", "GET|/a|125"),
         ("%{GREEDYDATA:head}%{IP:ip}", "from host 10.20.30.40", "from host |10.20.30.40"),
         ("%{GREEDYDATA:f}%{POSINT:p}", "n=12", "n=|12"),
@@ -287,14 +288,14 @@ fn fields_end_by_their_kind() {
         ("%{GREEDYDATA:f}%{NUMBER:n}", "7", "|7"),
         ("%{GREEDYDATA:f}%{INT:n}", "12", "1|2"),
         (r"a\\.*%{NUMBER:n}", r"a\x12", "12"),
-        // Times that have what is behind them in them.
+        // Times that contain the text after them.
         ("%{%Y-%m-%d %H:%M:%S}t %m %U", "2026-11-01 10:00:00 GET /a", "2026-11-01 10:00:00|GET|/a"),
         ("%{%F %T}t %m", "2026-11-01 10:00:00 GET", "2026-11-01 10:00:00|GET"),
         ("%{%d.%m.%Y}t.%m", "01.11.2026.GET", "01.11.2026|GET"),
         // A connection that is closed.
         ("%h %X %u", "- - -", "∅|-|∅"),
         ("%X", "+", "+"),
-        // Lists of what several servers did.
+        // Lists of several servers' values.
         ("$upstream_response_time $status", "0.004, 0.001 200", "0.004, 0.001|200"),
         ("$upstream_response_time $status", "0.004 200", "0.004|200"),
         ("$upstream_response_time $status", "- 200", "∅|200"),
@@ -338,7 +339,7 @@ fn fields_end_by_their_kind() {
     );
     let (text, number) = (out.batches[0].column(0).as_string_view(), out.batches[0].column(1));
     assert!(text.value(0) == "-" && number.is_null(0));
-    // What is a value in one column is null in others, and conditions see it so.
+    // A value in one column is null in others, also to predicates.
     let predicates = vec![Predicate {
         column: 0,
         condition: ValueCondition::InSet(vec![PredicateConstant::Text("-".into())].into()),
@@ -433,7 +434,7 @@ fn a_list_of_clients_is_one_field_of_the_combined_format() {
 }
 
 proptest! {
-    /// A list is one field, whatever it is a list of, and its time their sum.
+    /// A list of anything is one field, and a list of times becomes their sum.
     #[test]
     fn lists_of_servers_are_one_field(
         groups in prop::collection::vec(prop::collection::vec(0..10_000_u32, 1..4), 1..4),
@@ -544,7 +545,7 @@ fn types_that_a_column_cannot_be_are_refused() {
     }
 }
 
-/// The same real log by Apache's description and by the format that has a decoder of its own.
+/// Apache's description and the access log decoder read the same real log alike.
 #[test]
 fn a_real_log_is_read_as_the_access_log_decoder_reads_it() {
     let Some(text) = real_log("apache_access.log") else { return };
@@ -573,9 +574,9 @@ fn a_real_log_is_read_as_the_access_log_decoder_reads_it() {
     assert_eq!(found.batches, expected.batches);
 }
 
-// The model: the grammar of the module's documentation, one character after the other.
+// The model: the grammar of the module's documentation, applied character by character.
 
-/// The fields of a line by the text before the first and behind each.
+/// Returns the fields of a line, given the text before the first field and after each.
 fn model(start: &str, fields: &[String], line: &str) -> Option<Vec<String>> {
     let mut rest = line.strip_prefix(start)?;
     let mut quoted = start.ends_with('"');
@@ -598,7 +599,7 @@ fn model(start: &str, fields: &[String], line: &str) -> Option<Vec<String>> {
     rest.is_empty().then_some(found)
 }
 
-/// As the columns have it: `-` is null.
+/// Returns a value as the columns have it: `-` is null.
 fn value(text: String) -> Option<String> {
     (text != "-").then_some(text)
 }
@@ -642,7 +643,7 @@ proptest! {
         prop_assert_eq!(rows(&out.batches), expected);
     }
 
-    /// What a server writes by a description is what is read by it.
+    /// A line written with a description is read back with it.
     #[test]
     fn written_lines_round_trip(
         records in prop::collection::vec(
@@ -666,7 +667,7 @@ proptest! {
         prop_assert_eq!(rows(&out.batches), expected);
     }
 
-    /// What is wanted of named patterns is what the regular expression finds.
+    /// The fields of named patterns are the groups of the regular expression.
     #[test]
     fn columns_of_patterns_are_the_groups_of_their_expression(
         fields in prop::collection::vec((prop::sample::select(vec![
@@ -731,7 +732,7 @@ proptest! {
     }
 }
 
-/// Prints how fast a log is read: `cargo test --release … log_formats_are_fast -- --ignored --nocapture`.
+/// Prints the speed of reading a log: `cargo test --release … log_formats_are_fast -- --ignored --nocapture`.
 #[test]
 #[ignore = "it measures"]
 fn log_formats_are_fast() {

@@ -17,10 +17,10 @@ fn decode(columns: Vec<FieldRef>, options: Options, text: &[u8]) -> DecodedBlock
     decode_with(&mut LogfmtDecoder::new(columns, options).unwrap(), text)
 }
 
-/// A value: none if null, nothing if its escapes are not those of JSON.
+/// A value: `None` for null, an error if its escapes are not those of JSON.
 type Value = Result<Option<String>, ()>;
 
-/// The pairs of a line, by the module's documentation.
+/// Returns the pairs of a line, by the module's documentation.
 fn model(line: &str) -> Option<Vec<(String, Value)>> {
     if line.starts_with('\0') {
         return None;
@@ -65,7 +65,7 @@ fn model(line: &str) -> Option<Vec<(String, Value)>> {
     Some(pairs)
 }
 
-/// The values of the wanted keys; none if the line is refused.
+/// Returns the values of the wanted keys; `None` if the line is malformed.
 fn model_row(line: &[u8], names: &[&str]) -> Option<Vec<Option<String>>> {
     let pairs = model(std::str::from_utf8(line).ok()?)?;
     let value = |name: &&str| {
@@ -85,7 +85,7 @@ fn check(text: &[u8], batch_rows: usize) -> Result<(), TestCaseError> {
         let known = Arc::new(KnownKeys::new(&known, |_| true));
         let options = Options { batch_rows, known_keys: Some(known), ..Options::default() };
         let out = decode(text_columns(names), options, text);
-        // Line by line, as the model has them.
+        // Line by line, as in the model.
         let mut unknown = std::collections::BTreeMap::<String, u64>::new();
         for line in lines.iter().filter(|line| model_row(line, names).is_some()) {
             let pairs = model(std::str::from_utf8(line).unwrap()).unwrap_or_default();
@@ -123,7 +123,7 @@ fn check(text: &[u8], batch_rows: usize) -> Result<(), TestCaseError> {
     let found = inference.fields();
     for (key, kind) in kinds {
         let field = found.iter().find(|field| *field.name() == key);
-        // Lines that are refused may have narrowed it further.
+        // Malformed lines may have narrowed it further.
         prop_assert!(field.is_some());
         if out_is_clean(&lines) {
             let expected = kind.data_type().unwrap_or(DataType::Utf8View);

@@ -1,4 +1,4 @@
-//! AVX2: two registers of 32 bytes.
+//! The AVX2 implementation: two registers of 32 bytes.
 
 use std::arch::x86_64::{
     __m256i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_set1_epi8,
@@ -19,7 +19,7 @@ unsafe fn bits(low: __m256i, high: __m256i) -> u64 {
     u64::from(low.cast_unsigned()) | u64::from(high.cast_unsigned()) << 32
 }
 
-// SAFETY of all that follows: the caller says that the processor has AVX2 and PCLMULQDQ.
+// SAFETY of everything below: the caller guarantees that the processor has AVX2 and PCLMULQDQ.
 impl Isa for Avx2 {
     type Block = (__m256i, __m256i);
     plain_masks!();

@@ -1,4 +1,4 @@
-//! AVX-512 with VBMI2: one register of 64 bytes, and masks that are words.
+//! The AVX-512 implementation with VBMI2: one register of 64 bytes, and masks that are words.
 
 use std::arch::x86_64::{
     __m512i, __mmask8, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_set1_epi8,
@@ -26,8 +26,8 @@ use crate::value_span::ValueSpan;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx512;
 
-/// The numbers of the bytes of a block.
-#[allow(clippy::cast_possible_truncation)] // There are 64.
+/// The numbers of the bytes in a block.
+#[allow(clippy::cast_possible_truncation)] // There are 64 numbers.
 static BYTE_NUMBERS: [u8; 64] = {
     let mut numbers = [0; 64];
     let mut at = 0;
@@ -38,8 +38,8 @@ static BYTE_NUMBERS: [u8; 64] = {
     numbers
 };
 
-/// The structural characters of JSON by their lower six bits, no two of which are the same. All other
-/// places hold what has other lower bits than they are found by.
+/// The structural characters of JSON at the index of their lower six bits, which all differ. All other
+/// places hold a byte with other lower bits than its index.
 static STRUCTURAL_BY_LOW_BITS: [u8; 64] = {
     let mut found = [0; 64];
     found[0] = 1;
@@ -51,7 +51,7 @@ static STRUCTURAL_BY_LOW_BITS: [u8; 64] = {
     found
 };
 
-// SAFETY of all that follows: the caller says that the processor has what is used.
+// SAFETY of everything below: the caller guarantees that the processor has the instructions used.
 impl Isa for Avx512 {
     type Block = __m512i;
     type Masks = __m512i;
@@ -89,7 +89,7 @@ impl Isa for Avx512 {
     #[inline(always)]
     unsafe fn structural(block: Self::Block, _: u64) -> u64 {
         unsafe {
-            // Looked up by its lower six bits, a structural character is found itself.
+            // A lookup by the lower six bits returns a structural character unchanged.
             let found = _mm512_permutexvar_epi8(
                 block,
                 _mm512_loadu_si512(STRUCTURAL_BY_LOW_BITS.as_ptr().cast()),
@@ -193,24 +193,24 @@ impl Isa for Avx512 {
     }
 }
 
-/// Eight words of digits, one of eight spans each.
+/// Eight words of digits, one for each of eight spans.
 struct EightNumberWords {
-    /// The characters behind a minus, moved to the words' ends, zeros before them.
+    /// The characters after a minus, aligned to the words' ends, with zeros before them.
     words: __m512i,
-    /// The bits of these characters.
+    /// Number of bits that these characters take.
     digit_bits: __m512i,
-    /// Which begin with a minus.
+    /// Mask of those that begin with a minus.
     minus_mask: __mmask8,
-    /// Mask of those that begin, behind a minus, with a zero.
+    /// Mask of those that begin with a zero, after a minus.
     leading_zero_mask: __mmask8,
     /// Mask of those of a single character.
     single_char_mask: __mmask8,
-    /// Mask of those with a point as the second character behind a minus.
+    /// Mask of those with a point as the second character after a minus.
     second_point_mask: __mmask8,
 }
 
-/// The words of eight spans; none unless each is of one to eight characters, a minus aside at
-/// least one, and has eight bytes of the text behind its start.
+/// Loads the words of eight spans. Returns `None` unless each span has one to eight characters, at least one
+/// besides a minus, and eight bytes of the text after its start.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn load_eight_words(text: &[u8], spans: &[ValueSpan; 8]) -> Option<EightNumberWords> {
     let last_start = text.len().checked_sub(8)?;
@@ -219,7 +219,7 @@ fn load_eight_words(text: &[u8], spans: &[ValueSpan; 8]) -> Option<EightNumberWo
     let pairs = unsafe { _mm512_loadu_si512(spans.as_ptr().cast()) };
     let starts = _mm512_and_si512(pairs, _mm512_set1_epi64(0xffff_ffff));
     let lengths = _mm512_srli_epi64::<32>(pairs);
-    // Nulls and escaped ones are longer; an empty one wraps to be so.
+    // Nulls and escaped spans are longer; the length of an empty one wraps and becomes longer too.
     let over = _mm512_cmpgt_epu64_mask(
         _mm512_sub_epi64(lengths, _mm512_set1_epi64(1)),
         _mm512_set1_epi64(7),
@@ -227,9 +227,9 @@ fn load_eight_words(text: &[u8], spans: &[ValueSpan; 8]) -> Option<EightNumberWo
     if over | _mm512_cmpgt_epu64_mask(starts, last_start) != 0 {
         return None;
     }
-    // SAFETY: every start was checked.
+    // SAFETY: the code above has checked every start.
     let words = unsafe { _mm512_i64gather_epi64::<1>(starts, text.as_ptr().cast()) };
-    // A minus goes, and with it one character; one alone leaves none, which is no digit.
+    // This removes a minus, and with it one character; a lone minus leaves none, which is no number.
     let first = _mm512_and_si512(words, _mm512_set1_epi64(0xff));
     let minus = _mm512_cmpeq_epi64_mask(first, _mm512_set1_epi64(i64::from(b'-')));
     let words = _mm512_mask_srli_epi64::<8>(words, minus, words);
@@ -245,7 +245,7 @@ fn load_eight_words(text: &[u8], spans: &[ValueSpan; 8]) -> Option<EightNumberWo
     let second_point = byte(_mm512_srli_epi64::<8>(words), b'.');
     let single = _mm512_cmpeq_epi64_mask(lengths, _mm512_set1_epi64(1));
     let bits = _mm512_slli_epi64::<3>(lengths);
-    // By 64 bits and more, these shifts leave nothing.
+    // Shifts by 64 bits and more leave zero.
     let words = _mm512_sllv_epi64(words, _mm512_sub_epi64(_mm512_set1_epi64(64), bits));
     let zeros = _mm512_set1_epi8(b'0'.cast_signed());
     let words = _mm512_or_si512(words, _mm512_srlv_epi64(zeros, bits));
@@ -259,8 +259,8 @@ fn load_eight_words(text: &[u8], spans: &[ValueSpan; 8]) -> Option<EightNumberWo
     })
 }
 
-/// The numbers that eight words of eight digits each write; none if a byte is no digit. Pairs,
-/// fours and eights of digits are added up by multiplications.
+/// Returns the numbers that eight words of eight digits each write; `None` if a byte is not a digit.
+/// Multiplications add up pairs, fours and eights of digits.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn parse_eight_numbers(words: __m512i) -> Option<__m512i> {
     let digits = _mm512_sub_epi8(words, _mm512_set1_epi8(b'0'.cast_signed()));
@@ -275,9 +275,9 @@ fn parse_eight_numbers(words: __m512i) -> Option<__m512i> {
     ))
 }
 
-/// Integers of up to eight characters, eight at a time; returns how many it took, the first
-/// being always the first. It stops before the first eight that are not all such integers, or, if
-/// `CANONICAL`, not all [`canonical`](crate::canonical).
+/// Parses integers of up to eight characters, eight at a time, from the front of the spans; returns their
+/// number. Stops before the first eight that are not all such integers, or, if
+/// `CANONICAL`, not all [canonical](crate::canonical_spelling).
 ///
 /// # Safety
 /// The processor must have AVX-512 with byte operations.
@@ -299,22 +299,22 @@ pub(crate) unsafe fn parse_ints<const CANONICAL: bool>(
         else {
             break;
         };
-        // Zero is written without a sign and without further digits.
+        // A canonical zero has no sign and no further digits.
         if CANONICAL && zero & (minus | !single) != 0 {
             break;
         }
         let Some(numbers) = parse_eight_numbers(words) else { break };
         let values = _mm512_mask_sub_epi64(numbers, minus, _mm512_setzero_si512(), numbers);
-        // SAFETY: there is room for eight.
+        // SAFETY: there is room for eight values.
         unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), values) };
         count += 8;
     }
     count
 }
 
-/// The same of floats: digits that may have a point among them. The point is taken out, what is
-/// before it moved up by one, and the number divided by the power of ten. If `CANONICAL`, it stops
-/// before the first eight that are not all [`canonical`](crate::canonical).
+/// Parses floats the same way: digits, possibly with a point among them. It removes the point, moves the
+/// digits before it up by one, and divides the number by the power of ten. If `CANONICAL`, it stops
+/// before the first eight that are not all [canonical](crate::canonical_spelling).
 ///
 /// # Safety
 /// The processor must have AVX-512 with byte operations and conflict detection.
@@ -336,21 +336,21 @@ pub(crate) unsafe fn parse_floats<const CANONICAL: bool>(
             single_char_mask: single,
             second_point_mask: second_point,
         } = eight;
-        // A zero comes first only if a point or nothing follows.
+        // In a canonical float, a leading zero is followed by a point or nothing.
         if CANONICAL && zero & !(single | second_point) != 0 {
             break;
         }
         let points = _mm512_cmpeq_epi8_mask(words, _mm512_set1_epi8(b'.'.cast_signed()));
-        // The bits of the decimals; 64 without a point.
+        // Number of bits of the decimals; 64 without a point.
         let decimals = _mm512_lzcnt_epi64(_mm512_movm_epi8(points));
-        // A point first or last is left to the careful one.
+        // The careful parser handles a leading or trailing point.
         let first = _mm512_sub_epi64(bits, _mm512_set1_epi64(8));
         let at_end = _mm512_cmpeq_epi64_mask(decimals, _mm512_setzero_si512())
             | _mm512_cmpeq_epi64_mask(decimals, first);
         if at_end != 0 {
             break;
         }
-        // What is below a point, itself included; nothing if there is none.
+        // The bits from a point on, itself included; zero if there is no point.
         let below = _mm512_srlv_epi64(_mm512_set1_epi64(-1), decimals);
         let moved =
             _mm512_or_si512(_mm512_slli_epi64::<8>(words), _mm512_set1_epi64(i64::from(b'0')));
@@ -358,30 +358,30 @@ pub(crate) unsafe fn parse_floats<const CANONICAL: bool>(
             _mm512_or_si512(_mm512_andnot_si512(below, words), _mm512_and_si512(below, moved));
         let Some(numbers) = parse_eight_numbers(words) else { break };
         let numbers = _mm512_cvtepi32_pd(_mm512_cvtepi64_epi32(numbers));
-        // Of 64 bits, the eighth is the first.
+        // Bits divided by eight are bytes; 64 gives eight, which selects the first power.
         let powers = _mm512_permutexvar_pd(_mm512_srli_epi64::<3>(decimals), powers);
         let values = _mm512_castpd_si512(_mm512_div_pd(numbers, powers));
         let signs = _mm512_set1_epi64(i64::MIN);
         let values = _mm512_mask_xor_epi64(values, minus, values, signs);
-        // SAFETY: there is room for eight.
+        // SAFETY: there is room for eight values.
         unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), values) };
         count += 8;
     }
     count
 }
 
-/// Of eight rows, an entry of the index and the next one; none if these are not there.
+/// Loads an entry of the index and the next one for each of eight rows; `None` if some are missing.
 #[target_feature(enable = "avx512f")]
 fn load_entry_pairs(index: &[u32], first: usize, stride: usize) -> Option<__m512i> {
     let step = i64::try_from(stride).ok()?;
-    // An entry and the next one.
+    // Ranges over an entry and the next one, for eight rows.
     let entries = index.get(first..=first + 7 * stride + 1)?;
     let rows = _mm512_mul_epu32(_mm512_set1_epi64(step), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
-    // SAFETY: entries are of 32 bits, and so far behind the first there are as many more.
+    // SAFETY: entries have 32 bits, and the slice reaches to the last one read.
     Some(unsafe { _mm512_i64gather_epi64::<4>(rows, entries.as_ptr().cast()) })
 }
 
-/// What is between entries of the index, eight at a time; returns how many it took.
+/// Writes the spans between entries of the index, eight at a time; returns their number.
 ///
 /// # Safety
 /// The processor must have AVX-512.
@@ -396,18 +396,18 @@ pub(crate) unsafe fn spans_between_entries(
     for places in out.as_chunks_mut::<8>().0 {
         let Some(pairs) = load_entry_pairs(index, first + count * stride, stride) else { break };
         let low = _mm512_set1_epi64(0xffff_ffff);
-        // From before the text it wraps to its beginning.
+        // An entry before the text wraps to the text's beginning.
         let starts = _mm512_and_si512(_mm512_add_epi64(pairs, _mm512_set1_epi64(1)), low);
         let lengths = _mm512_sub_epi64(_mm512_srli_epi64::<32>(pairs), starts);
         let spans = _mm512_or_si512(starts, _mm512_slli_epi64::<32>(lengths));
-        // SAFETY: a span is two words of 32 bits, the start first, and there is room for eight.
+        // SAFETY: a span is two words of 32 bits, the start first, and there is room for eight spans.
         unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), spans) };
         count += 8;
     }
     count
 }
 
-/// Scalars of JSON, eight at a time; returns how many it took. It stops before the first eight that
+/// Writes the spans of JSON scalars, eight at a time; returns their number. Stops before the first eight that
 /// are neither all strings nor all short numbers.
 ///
 /// # Safety
@@ -431,14 +431,14 @@ pub(crate) unsafe fn scalar_spans(
         let starts = _mm512_add_epi64(_mm512_and_si512(pairs, each(0xffff_ffff)), one);
         let ends = _mm512_srli_epi64::<32>(pairs);
         let lengths = _mm512_sub_epi64(ends, starts);
-        // Eight bytes are readable at each start and before each end.
+        // Eight bytes must be readable at each start and before each end.
         let out_of_reach = _mm512_cmpgt_epu64_mask(starts, last_start)
             | _mm512_cmpgt_epu64_mask(each(8), starts)
             | _mm512_cmpgt_epu64_mask(starts, ends);
         if out_of_reach != 0 {
             break;
         }
-        // SAFETY: that was checked.
+        // SAFETY: the code above has checked this.
         let words = unsafe { _mm512_i64gather_epi64::<1>(starts, text.as_ptr().cast()) };
         let byte = |words| _mm512_and_si512(words, each(0xff));
         let strings = _mm512_cmpeq_epi64_mask(byte(words), each(quote));
@@ -463,7 +463,7 @@ pub(crate) unsafe fn scalar_spans(
             }
             let bits = _mm512_slli_epi64::<3>(digits);
             let ones = _mm512_srlv_epi64(each(-1), _mm512_sub_epi64(each(64), bits));
-            // Behind the digits, zeros.
+            // Zeros after the digits.
             let zeros = _mm512_set1_epi8(b'0'.cast_signed());
             let own =
                 _mm512_or_si512(_mm512_and_si512(words, ones), _mm512_andnot_si512(ones, zeros));
@@ -473,7 +473,7 @@ pub(crate) unsafe fn scalar_spans(
             if others & !points != 0 {
                 break;
             }
-            // A zero comes first only if it is all there is before a point or the end.
+            // A leading zero must be followed by a point or the end.
             let second = byte(_mm512_srli_epi64::<8>(words));
             let is_zero = _mm512_cmpeq_epi64_mask(byte(own), each(i64::from(b'0')))
                 & _mm512_cmpgt_epu64_mask(digits, one)
@@ -482,7 +482,7 @@ pub(crate) unsafe fn scalar_spans(
                 break;
             }
             if points != 0 {
-                // One of them, neither first nor last.
+                // There must be one point, neither first nor last.
                 let points = _mm512_movm_epi8(points);
                 let behind = _mm512_lzcnt_epi64(points);
                 let more = _mm512_sllv_epi64(points, _mm512_add_epi64(behind, each(8)));
@@ -495,7 +495,7 @@ pub(crate) unsafe fn scalar_spans(
             }
             _mm512_or_si512(starts, _mm512_slli_epi64::<32>(lengths))
         };
-        // SAFETY: a span is two words of 32 bits, the start first, and there is room for eight.
+        // SAFETY: a span is two words of 32 bits, the start first, and there is room for eight spans.
         unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), spans) };
         count += 8;
     }

@@ -1,15 +1,15 @@
-//! Sixty-four bytes at a time: which of them are what, as the bits of a word.
+//! SIMD operations on 64 bytes at a time that return one bit per byte.
 //!
-//! An [`Isa`] is the handful of operations that the scanners are made of. Each scanner is
-//! written once, generic over it, and compiled once per instruction set by [`dispatch!`],
-//! which asks the processor at run time. All of them give the same bits: the portable one is
-//! what the others are tested against.
+//! An [`Isa`] is the small set of operations that the scanners need. Each scanner is
+//! written once, generic over it, and [`dispatch!`] compiles it once per instruction set
+//! and asks the processor at run time. All of them give the same bits: tests compare the others with the
+//! portable one.
 //!
-//! The bits become positions by [`Isa::positions`]. With AVX-512 VBMI2 one `vpcompressb` turns
+//! [`Isa::positions`] turns the bits into positions. With AVX-512 VBMI2 one `vpcompressb` turns
 //! a mask into a list of byte numbers, which costs the same for one separator in 64 bytes as
-//! for sixteen; without it, they are peeled off one by one, eight to a branch, as in Langdale
-//! and Lemire, "Parsing Gigabytes of JSON per Second" (VLDB Journal 2019), which is also where
-//! the parity of quotes by carry-less multiplication and the escapes by addition come from.
+//! for sixteen. Without it, the code peels bits off one by one, eight to a branch, as in Langdale
+//! and Lemire, "Parsing Gigabytes of JSON per Second" (VLDB Journal 2019). The parity of quotes by carry-less
+//! multiplication and the escapes by addition also come from there.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -31,9 +31,9 @@ pub(crate) use avx512::Avx512;
 pub(crate) use neon::Neon;
 pub(crate) use portable::Portable;
 
-/// Bytes of a block.
+/// Number of bytes in a block.
 pub(crate) const BLOCK_BYTES: usize = 64;
-/// Blocks whose masks are looked at together: they fill a register of 512 bits.
+/// Number of blocks whose masks are processed together: they fill a register of 512 bits.
 pub(crate) const EIGHT: usize = 8;
 
 /// The operations of an instruction set on blocks of 64 bytes: bit `i` is byte `i`'s.
@@ -43,34 +43,35 @@ pub(crate) const EIGHT: usize = 8;
 pub(crate) trait Isa {
     /// Sixty-four bytes in registers.
     type Block: Copy;
-    /// The masks of eight blocks that follow each other.
+    /// The masks of eight consecutive blocks.
     type Masks: Copy;
 
-    /// The 64 bytes at `at`, which need no alignment and must all be readable.
+    /// Loads the 64 bytes at `at`, which need no alignment and must all be readable.
     unsafe fn load(at: *const u8) -> Self::Block;
-    /// Which bytes are `byte`.
+    /// Returns the mask of bytes equal to `byte`.
     unsafe fn equal(block: Self::Block, byte: u8) -> u64;
-    /// Which bytes are `byte` once their bit of value 32 is set: `[` with `{`, `]` with `}`.
+    /// Returns the mask of bytes equal to `byte` after setting their bit of value 32: `[` with `{`, `]` with
+    /// `}`.
     unsafe fn equal_folded(block: Self::Block, byte: u8) -> u64;
-    /// Which bytes are below `byte`, unsigned, which is 1 to 127.
+    /// Returns the mask of bytes below `byte`, unsigned, which is 1 to 127.
     unsafe fn below(block: Self::Block, byte: u8) -> u64;
-    /// Which bytes have their top bit set.
+    /// Returns the mask of bytes with their top bit set.
     unsafe fn high(block: Self::Block) -> u64;
-    /// All bits that are set in one or the other.
+    /// Returns the bitwise OR of two blocks.
     unsafe fn or(one: Self::Block, other: Self::Block) -> Self::Block;
-    /// Which bytes are one of `{}[]:,` or a line end; `some` are all of these but commas and line
-    /// ends.
+    /// Returns the mask of bytes that are one of `{}[]:,` or a line end; `some` has all of these but commas
+    /// and line ends.
     #[inline(always)]
     unsafe fn structural(block: Self::Block, some: u64) -> u64 {
         // SAFETY: as the caller promises.
         unsafe { some | Self::equal(block, b',') | Self::equal(block, b'\n') }
     }
-    /// Bit `i` of the result is the parity of the bits `0..=i`.
+    /// Returns the prefix parity: bit `i` is the parity of the bits `0..=i`.
     unsafe fn parity(mask: u64) -> u64;
-    /// Writes `base` plus the number of each bit that is set, in order. `out` must have room
+    /// Writes `base` plus the number of each set bit, in order. `out` must have room
     /// for 64, all of which may be written.
     unsafe fn positions(mask: u64, base: u32, out: *mut u32);
-    /// Writes the bytes of the block, which is that at `bytes`, whose bits are set, in order. `out`
+    /// Writes the bytes of the block at `bytes` whose bits are set, in order. `out`
     /// must have room for 64, all of which may be written.
     #[inline(always)]
     unsafe fn picked(bytes: *const u8, block: Self::Block, mask: u64, out: *mut u8) {
@@ -79,24 +80,24 @@ pub(crate) trait Isa {
         unsafe { write_selected_bytes(bytes, mask, out) }
     }
 
-    /// Eight masks.
+    /// Loads eight masks.
     unsafe fn masks(words: &[u64; EIGHT]) -> Self::Masks;
-    /// Eight masks as they are in memory.
+    /// Stores eight masks to memory.
     unsafe fn write(masks: Self::Masks, out: &mut [u64; EIGHT]);
-    /// The bits that both have.
+    /// Returns the bitwise AND.
     unsafe fn both(one: Self::Masks, other: Self::Masks) -> Self::Masks;
-    /// The bits that one or the other has.
+    /// Returns the bitwise OR.
     unsafe fn either(one: Self::Masks, other: Self::Masks) -> Self::Masks;
-    /// The bits that just one of them has.
+    /// Returns the bitwise exclusive OR.
     unsafe fn one_of(one: Self::Masks, other: Self::Masks) -> Self::Masks;
-    /// The bits that the other has not.
+    /// Returns the bits of `one` that `other` does not have.
     unsafe fn without(one: Self::Masks, other: Self::Masks) -> Self::Masks;
-    /// Of each byte the bit of the one before it: of the first it is `carry`.
+    /// Moves each bit to the next byte; the first byte gets `carry`.
     unsafe fn before(masks: Self::Masks, carry: u64) -> Self::Masks;
-    /// Parities of blocks, each as if nothing were before it, made those of a whole: `inside` is all
-    /// bits if there is something before the first; with what there is for the next eight.
+    /// Turns the prefix parities of single blocks into those of consecutive ones: `inside` has all
+    /// bits set if the first block begins inside. Also returns `inside` for the next eight blocks.
     unsafe fn carried(masks: Self::Masks, inside: u64) -> (Self::Masks, u64);
-    /// Whether any bit is set.
+    /// Returns whether any bit is set.
     unsafe fn any(masks: Self::Masks) -> bool;
 }
 
@@ -147,7 +148,7 @@ macro_rules! plain_masks {
         unsafe fn carried(masks: Self::Masks, mut inside: u64) -> (Self::Masks, u64) {
             let masks = masks.map(|mask| {
                 let mask = mask ^ inside;
-                // The last bit, to every bit.
+                // Copies the last bit to every bit.
                 inside = (mask.cast_signed() >> 63).cast_unsigned();
                 mask
             });
@@ -162,10 +163,10 @@ macro_rules! plain_masks {
 }
 pub(crate) use plain_masks;
 
-/// Calls a scanner compiled for the best instruction set that the processor has.
+/// Defines a function that calls a scanner compiled for the best instruction set of the processor.
 ///
-/// `dispatch!(function(argument: Type, …) -> Result)` defines a module-level function
-/// `function`, which calls the generic function `generic::function::<Isa>`.
+/// `dispatch!(function(argument: Type, …) -> Result => generic)` defines a module-level function
+/// `function`, which calls the generic function `generic::<Isa>`.
 macro_rules! dispatch {
     ($(#[$attr:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $out:ty => $generic:ident) => {
         $(#[$attr])*
@@ -175,16 +176,16 @@ macro_rules! dispatch {
             {
                 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,pclmulqdq,bmi1,bmi2,lzcnt,popcnt")]
                 unsafe fn avx512($($arg: $type),*) -> $out {
-                    // SAFETY: called only where the processor has these.
+                    // SAFETY: called only if the processor has these.
                     unsafe { $generic::<$crate::simd::Avx512>($($arg),*) }
                 }
                 #[target_feature(enable = "avx2,pclmulqdq,bmi1,bmi2,lzcnt,popcnt")]
                 unsafe fn avx2($($arg: $type),*) -> $out {
-                    // SAFETY: called only where the processor has these.
+                    // SAFETY: called only if the processor has these.
                     unsafe { $generic::<$crate::simd::Avx2>($($arg),*) }
                 }
                 match $crate::simd::level() {
-                    // SAFETY: the processor was asked.
+                    // SAFETY: `level` has asked the processor.
                     $crate::simd::Level::Avx512 => return unsafe { avx512($($arg),*) },
                     $crate::simd::Level::Avx2 => return unsafe { avx2($($arg),*) },
                     $crate::simd::Level::Portable => {}
@@ -195,7 +196,7 @@ macro_rules! dispatch {
                 // SAFETY: NEON is part of every aarch64.
                 return unsafe { $generic::<$crate::simd::Neon>($($arg),*) };
             }
-            // SAFETY: this one asks nothing of the processor.
+            // SAFETY: the portable one needs nothing of the processor.
             #[allow(unreachable_code)]
             unsafe { $generic::<$crate::simd::Portable>($($arg),*) }
         }
@@ -203,7 +204,7 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// The instruction sets that x86-64 processors are told apart by.
+/// The instruction sets that the scanners distinguish on x86-64.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
@@ -211,13 +212,13 @@ pub(crate) enum Level {
     Avx512,
     /// AVX2 with carry-less multiplication: Haswell, Zen and later.
     Avx2,
-    /// Whatever there is.
+    /// Any other processor.
     Portable,
 }
 
-/// The best instruction set of this processor.
+/// Returns the best instruction set of this processor.
 ///
-/// `TIDEMILL_SIMD=avx2|portable` lowers it, to measure what it is worth or to rule it out.
+/// `TIDEMILL_SIMD=avx2|portable` lowers it, to measure its benefit or to rule it out as a cause.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn level() -> Level {
@@ -246,8 +247,8 @@ pub(crate) fn level() -> Level {
     })
 }
 
-/// Takes integers of up to eight characters from the front of `spans`, several at a time, as far
-/// as that goes with this processor; returns how many are in `out`.
+/// Parses integers of up to eight characters from the front of `spans`, several at a time, as far
+/// as this processor can; returns how many it wrote to `out`.
 #[inline]
 pub(crate) fn parse_ints(text: &[u8], spans: &[ValueSpan], out: &mut [MaybeUninit<i64>]) -> usize {
     #[cfg(target_arch = "x86_64")]
@@ -259,7 +260,7 @@ pub(crate) fn parse_ints(text: &[u8], spans: &[ValueSpan], out: &mut [MaybeUnini
     0
 }
 
-/// Takes [`canonical`](crate::canonical) integers as [`ints`] takes integers.
+/// Parses [canonical](crate::canonical_spelling) integers as [`parse_ints`] parses integers.
 #[inline]
 pub(crate) fn parse_canonical_ints(
     text: &[u8],
@@ -275,7 +276,7 @@ pub(crate) fn parse_canonical_ints(
     0
 }
 
-/// Takes [`canonical`](crate::canonical) floats as [`floats`] takes floats.
+/// Parses [canonical](crate::canonical_spelling) floats as [`parse_floats`] parses floats.
 #[inline]
 pub(crate) fn parse_canonical_floats(
     text: &[u8],
@@ -291,7 +292,7 @@ pub(crate) fn parse_canonical_floats(
     0
 }
 
-/// The same of floats of up to eight characters in plain notation.
+/// Parses floats of up to eight characters in plain notation, as [`parse_ints`] parses integers.
 #[inline]
 pub(crate) fn parse_floats(
     text: &[u8],
@@ -307,9 +308,9 @@ pub(crate) fn parse_floats(
     0
 }
 
-/// Takes what is between two entries of `index` that follow each other, the first of which is at
-/// `first`, and at each `stride`-th from there on, several at a time, as far as that goes with this
-/// processor; returns how many spans are in `out`. An entry before the text is `u32::MAX`.
+/// Writes the spans between two consecutive entries of `index`, the first of which is at
+/// `first`, and at each `stride`-th from there on, several at a time, as far as this
+/// processor can; returns how many it wrote to `out`. An entry before the text is `u32::MAX`.
 #[inline]
 pub(crate) fn spans_between_entries(
     index: &[u32],
@@ -326,11 +327,11 @@ pub(crate) fn spans_between_entries(
     0
 }
 
-/// Takes scalars of JSON, several at a time, as far as that goes with this processor; returns how many
-/// spans are in `out`. They stand between two entries of `index` that follow each other, the first
-/// of which is at `first`, and at each `stride`-th from there on. It takes strings, in which there is
-/// no backslash, and numbers of up to eight digits with or without a point; only where there is no
-/// white space around them.
+/// Writes the spans of JSON scalars, several at a time, as far as this processor can; returns how many
+/// it wrote to `out`. The scalars stand between two consecutive entries of `index`, the first
+/// of which is at `first`, and at each `stride`-th from there on. The function accepts strings without
+/// backslashes, and numbers of up to eight digits with or without a point, if no
+/// white space surrounds them.
 #[inline]
 pub(crate) fn scalar_spans(
     text: &[u8],
@@ -348,7 +349,7 @@ pub(crate) fn scalar_spans(
     0
 }
 
-/// The name of the instruction set that this process uses: `avx512`, `avx2`, `neon` or
+/// Returns the name of the instruction set that this process uses: `avx512`, `avx2`, `neon` or
 /// `portable`.
 pub fn instruction_set() -> &'static str {
     #[cfg(target_arch = "x86_64")]
@@ -363,7 +364,8 @@ pub fn instruction_set() -> &'static str {
     return "portable";
 }
 
-/// Bit `i` of the result is the parity of the bits `0..=i`, without an instruction for it.
+/// Returns the prefix parity of a mask without a special instruction: bit `i` is the parity of the bits
+/// `0..=i`.
 #[inline(always)]
 fn parity_by_shifts(mut mask: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
@@ -372,7 +374,7 @@ fn parity_by_shifts(mut mask: u64) -> u64 {
     mask
 }
 
-/// Peels the set bits off one by one, eight to a branch.
+/// Writes the positions of the set bits: peels them off one by one, eight to a branch.
 ///
 /// # Safety
 /// `out` must have room for 64.
@@ -382,16 +384,16 @@ unsafe fn positions_by_bits(mut mask: u64, base: u32, out: *mut u32) {
     let mut at = 0;
     while at < count {
         for lane in 0..8 {
-            // SAFETY: at most 64 bits are set and eights end at 64.
+            // SAFETY: at most 64 bits are set and groups of eight end at 64.
             unsafe { out.add(at + lane).write(base + mask.trailing_zeros()) };
-            // Of no bits at all, none is left.
+            // An empty mask stays empty.
             mask &= mask.wrapping_sub(1);
         }
         at += 8;
     }
 }
 
-/// The same of the bytes there.
+/// Writes the bytes at the set bits.
 ///
 /// # Safety
 /// 64 bytes must be readable at `bytes`, and `out` must have room for 64.
@@ -401,7 +403,7 @@ unsafe fn write_selected_bytes(bytes: *const u8, mut mask: u64, out: *mut u8) {
     let mut at = 0;
     while at < count {
         for lane in 0..8 {
-            // SAFETY: as above; of no bits at all, the last byte is taken for what is never read.
+            // SAFETY: as above; for an empty mask, the last byte is written but never read.
             unsafe {
                 let byte = *bytes.add(mask.trailing_zeros() as usize & (BLOCK_BYTES - 1));
                 out.add(at + lane).write(byte);
@@ -412,14 +414,14 @@ unsafe fn write_selected_bytes(bytes: *const u8, mut mask: u64, out: *mut u8) {
     }
 }
 
-/// Where escapes (`\`) stand: bits of the bytes that are escaped. `carry` is 1 if the first
-/// byte of the block is escaped, and is set for the next block.
+/// Returns the mask of bytes that a backslash escapes. `carry` is 1 if the first
+/// byte of the block is escaped; the function sets it for the next block.
 #[inline(always)]
 pub(crate) fn find_escaped_bytes(backslashes: u64, carry: &mut u64) -> u64 {
     if backslashes == 0 {
         return std::mem::take(carry);
     }
-    // A backslash that is itself escaped begins no escape. Subtracting the starts of runs from
+    // A backslash that is itself escaped escapes nothing. Subtracting the starts of runs from
     // their successors, with every odd bit set, leaves alternating bits within each run.
     const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
     let before = *carry;

@@ -1,4 +1,4 @@
-//! NEON: four registers of 16 bytes.
+//! The NEON implementation: four registers of 16 bytes.
 
 use std::arch::aarch64::{
     uint8x16_t, vandq_u8, vceqq_u8, vcltq_u8, vdupq_n_u8, vgetq_lane_u64, vld1q_u8, vorrq_u8,
@@ -13,7 +13,7 @@ pub(crate) struct Neon;
 
 static WEIGHTS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
-/// One bit of each byte, all of whose bits are alike.
+/// Returns one bit for each byte, all of whose bits are equal.
 #[inline(always)]
 unsafe fn bits(parts: [uint8x16_t; 4]) -> u64 {
     // SAFETY: NEON is part of every aarch64.
@@ -27,7 +27,7 @@ unsafe fn bits(parts: [uint8x16_t; 4]) -> u64 {
     }
 }
 
-// SAFETY of all that follows: NEON is part of every aarch64.
+// SAFETY of everything below: NEON is part of every aarch64.
 impl Isa for Neon {
     type Block = [uint8x16_t; 4];
     plain_masks!();

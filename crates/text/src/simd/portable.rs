@@ -1,14 +1,14 @@
-//! Without any instruction set: eight bytes to a word.
+//! The portable implementation: words of eight bytes.
 
 use super::{BLOCK_BYTES, Isa, parity_by_shifts, plain_masks, positions_by_bits};
 
-/// Words of 64 bits.
+/// Words of 64 bits, without an instruction set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Portable;
 
 const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 
-/// The top bit of each byte to one bit per byte.
+/// Gathers the top bit of each byte into one bit per byte.
 #[inline(always)]
 fn gather_top_bits(tops: u64) -> u64 {
     (tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
@@ -23,7 +23,7 @@ fn mask_of_words(block: [u64; 8], tops: impl Fn(u64) -> u64) -> u64 {
     mask
 }
 
-/// The top bit of each byte that is zero.
+/// Returns the top bit of each byte that is zero.
 #[inline(always)]
 fn zero_byte_bits(word: u64) -> u64 {
     !(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
@@ -58,7 +58,7 @@ impl Isa for Portable {
 
     #[inline(always)]
     unsafe fn below(block: Self::Block, byte: u8) -> u64 {
-        // A byte's top bit survives adding 128 - `byte` to its low seven unless it is below.
+        // Adding 128 - `byte` to the low seven bits sets the top bit of every byte that is not below.
         let add = u64::from_le_bytes([128 - byte; 8]);
         mask_of_words(block, |word| !(((word & LOW_BITS) + add) | word | LOW_BITS))
     }

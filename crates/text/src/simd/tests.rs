@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn all_masks_of_byte<I: Isa>(bytes: &[u8; 64], byte: u8) -> [u64; 7] {
-    // SAFETY: called with instruction sets that the processor has.
+    // SAFETY: called only with instruction sets of this processor.
     unsafe {
         let block = I::load(bytes.as_ptr());
         [
@@ -238,7 +238,7 @@ proptest! {
         ], 0..40),
         quoted in 0u8..3, stride in 2usize..5, tail in 0usize..9,
     ) {
-        // Between them other entries, and one behind the last.
+        // Between them stand other entries, and one after the last.
         let (mut text, mut index) = (b"        ".to_vec(), Vec::new());
         let mut written = Vec::new();
         for value in &values {
@@ -258,7 +258,7 @@ proptest! {
         }
         text.resize(text.len() + tail, b' ');
         let mut out = vec![std::mem::MaybeUninit::new(ValueSpan::NULL); values.len()];
-        // What is between the entries, whatever it is; the first may be before the text.
+        // Spans between entries have any contents; the first entry may stand before the text.
         for first in [stride - 2, 0] {
             if first == 0 && !index.is_empty() {
                 index[0] = u32::MAX;

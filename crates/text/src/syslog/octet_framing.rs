@@ -1,4 +1,4 @@
-//! Octet counting: records with their length before them (RFC 6587, section 3.4.1).
+//! Octet counting: framing in which each record follows its length (RFC 6587, section 3.4.1).
 //!
 //! ```text
 //!   39 <34>1 - - su - - - 'su root' has failed44 <34>1 …
@@ -8,37 +8,37 @@
 //!
 //! A message may hold line ends, so a stream of them cannot be cut at those. A record that does
 //! not begin with a length and a space ends at its line end ("non-transparent framing", section
-//! 3.4.2): senders are told apart by the first byte, `<` or a digit, as rsyslog does, and one
+//! 3.4.2). The framer distinguishes senders by the first byte, `<` or a digit, as rsyslog does, and one
 //! wrong length costs the records up to the next line end and not the whole stream.
 
 use std::ops::Range;
 
-/// The longest record that is counted, in bytes: a longer length is taken for text.
+/// Maximum length of a counted record in bytes: the framer takes a longer length for text.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// Where a [`Framer`] stands.
+/// State of a [`SyslogFramer`] between two bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FramerState {
     /// Before a record.
     RecordStart,
-    /// In a length, of which this is known.
+    /// In a length, with the value so far.
     Length(usize),
-    /// In a counted record, of which so many bytes are to come.
+    /// In a counted record, with the number of bytes left.
     CountedBody(usize),
     /// In a line.
     Line,
 }
 
-/// Cuts a stream that comes block by block into whole records, as
-/// [`Cutter`](crate::cut::Cutter) does for lines. It keeps no bytes: the caller keeps those
-/// behind the last end, at most [`FRAME_BYTES_MAX`] and a length, or a line.
+/// Cuts a stream that arrives in blocks into whole records, as
+/// [`RecordCutter`](crate::record_boundaries::RecordCutter) does for lines. It keeps no bytes: the caller
+/// keeps those after the last record end, at most [`FRAME_BYTES_MAX`] and a length, or a line.
 ///
 /// ```
-/// use tidemill_text::syslog::Framer;
+/// use tidemill_text::syslog::SyslogFramer;
 ///
-/// let mut framer = Framer::new();
-/// assert_eq!(framer.last_end(b"5 a\nb c2 de9 "), Some(11));
-/// assert_eq!(framer.last_end(b"ten bytes"), Some(9));
+/// let mut framer = SyslogFramer::new();
+/// assert_eq!(framer.find_last_record_end(b"5 a\nb c2 de9 "), Some(11));
+/// assert_eq!(framer.find_last_record_end(b"ten bytes"), Some(9));
 /// ```
 #[derive(Debug, Clone)]
 pub struct SyslogFramer {
@@ -52,19 +52,19 @@ impl Default for SyslogFramer {
 }
 
 impl SyslogFramer {
-    /// A framer that begins at the start of a record.
+    /// Returns a framer at the start of a record.
     #[must_use]
     pub fn new() -> Self {
         Self { state: FramerState::RecordStart }
     }
 
-    /// Whether the stream may end here: at a record's end, or in a line.
+    /// Returns whether the stream may end here: at a record's end, or in a line.
     #[must_use]
     pub fn can_end_here(&self) -> bool {
         matches!(self.state, FramerState::RecordStart | FramerState::Line)
     }
 
-    /// Takes the whole block and returns the end of its last record, if one ends in it.
+    /// Consumes the whole block and returns the end of its last record, if one ends in it.
     pub fn find_last_record_end(&mut self, block: &[u8]) -> Option<usize> {
         let (mut last, mut at) = (None, 0);
         while let Some(end) = self.find_first_record_end(&block[at..]) {
@@ -74,8 +74,8 @@ impl SyslogFramer {
         last
     }
 
-    /// Takes the block up to the first record end and returns that end; takes it all and
-    /// returns none if no record ends in it.
+    /// Consumes the block up to the first record end and returns that end. Consumes the whole block and
+    /// returns `None` if no record ends in it.
     pub fn find_first_record_end(&mut self, block: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < block.len() {
@@ -104,7 +104,7 @@ impl SyslogFramer {
     }
 }
 
-/// What comes behind a byte of a length, or of none: a line begins with that byte.
+/// Returns the state after a byte of a length; a line begins with a byte that belongs to no length.
 fn next_framer_state(state: FramerState, byte: u8) -> FramerState {
     match (state, byte) {
         (FramerState::RecordStart, b'1'..=b'9') => FramerState::Length(usize::from(byte - b'0')),
@@ -117,16 +117,16 @@ fn next_framer_state(state: FramerState, byte: u8) -> FramerState {
     }
 }
 
-/// How a record is framed.
+/// The framing of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordFrame {
-    /// Its text is there; it may end behind the block.
+    /// Counted octets: the range of the text, which may end after the block.
     OctetCounted { start: usize, end: usize },
-    /// By its line end.
+    /// A record that ends at its line end.
     Line,
 }
 
-/// The frame of the record that a text begins with.
+/// Returns the frame of the record that a text begins with.
 pub(super) fn detect_frame(text: &[u8]) -> RecordFrame {
     let mut state = FramerState::RecordStart;
     for (at, &byte) in text.iter().enumerate() {
@@ -142,8 +142,8 @@ pub(super) fn detect_frame(text: &[u8]) -> RecordFrame {
     RecordFrame::Line
 }
 
-/// The first record at or behind `at`, with its frame; blank lines are none. Behind the last
-/// one an empty range.
+/// Returns the range of the first record at or after `at`, with its frame; blank lines are no records.
+/// Returns an empty range after the last record.
 pub(super) fn next_record_range(block: &[u8], mut at: usize) -> Range<usize> {
     loop {
         let record = match detect_frame(&block[at..]) {

@@ -26,7 +26,7 @@ fn decode(columns: Vec<(usize, FieldRef)>, framing: SyslogFraming, text: &[u8]) 
     decode_with(&mut decoder, text)
 }
 
-/// Version, time, host, app, pid, msgid, data as written, message.
+/// Version, time, host, app, pid, msgid, data in its spelling, message.
 type Model = Vec<Option<String>>;
 
 fn text_columns() -> Vec<(usize, FieldRef)> {
@@ -38,7 +38,7 @@ fn text_columns() -> Vec<(usize, FieldRef)> {
         .collect()
 }
 
-// The model: the grammar of the module's documentation in terms of strings.
+// The model: the grammar of the module's documentation, applied to strings.
 
 fn model(line: &str) -> Option<(Option<u32>, Model)> {
     let (priority, rest) = match line.strip_prefix('<') {
@@ -96,7 +96,7 @@ fn model_modern(version: &str, rest: &str) -> Option<Model> {
 /// Keys and values.
 type Entries = Vec<(String, Option<String>)>;
 
-/// The entries of structured data, and how long it is.
+/// Returns the entries of structured data, and its length.
 fn model_data(text: &str) -> Option<(Entries, usize)> {
     if text.starts_with('-') {
         return Some((vec![], 1));
@@ -196,7 +196,7 @@ fn model_classic(rest: &str) -> Option<Model> {
         rest = format!(" {behind}");
     }
     if length == 20 || length == 19 && is_month {
-        // The year stands before the clock.
+        // The year precedes the clock.
         rest = rest.strip_prefix(':').filter(|rest| rest.starts_with(' ')).unwrap_or(&rest).into();
     }
     let rest = rest.strip_prefix(' ')?;
@@ -238,7 +238,7 @@ fn check(text: &[u8]) -> Result<(), TestCaseError> {
     let expected: Vec<_> = good.iter().map(|(_, row)| row.clone()).collect();
     prop_assert_eq!(rows(&out.batches), expected);
     prop_assert_eq!(out.rejected.len(), lines.len() - good.len());
-    // In other types, and record by record for a part of them.
+    // In other types, and record by record for some of them.
     let out =
         decode(typed(&["severity", "data", "facility", "message"]), SyslogFraming::Lines, text);
     prop_assert_eq!(out.rows as usize, good.len());
@@ -266,7 +266,7 @@ fn check(text: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The second column's maps.
+/// Returns the maps of the second column.
 fn maps(batch: &RecordBatch) -> Vec<Option<Entries>> {
     let maps = batch.column(1).as_map();
     let of = |row: usize| {
@@ -318,7 +318,7 @@ fn log() -> impl Strategy<Value = String> {
     prop::collection::vec(prop_oneof![20 => line, 1 => odd], 0..30).prop_map(|lines| lines.concat())
 }
 
-/// The records of a stream, and whether each is counted; the last one may not be whole.
+/// Returns the records of a stream, each with true if it is counted; the last one may be truncated.
 fn model_frames(mut text: &[u8]) -> Vec<(Vec<u8>, bool)> {
     let mut frames = Vec::new();
     while !text.is_empty() {
@@ -400,7 +400,7 @@ proptest! {
             found.push(at);
         }
         prop_assert_eq!(&found, &ends);
-        // However the stream is blocked, the last end of each block is one of those.
+        // Whatever the blocks of the stream, the last end of each block is one of those.
         let (mut framer, mut at) = (SyslogFramer::new(), 0);
         for length in blocks.iter().cycle().take(text.len()) {
             let to = (at + length).min(text.len());
@@ -408,7 +408,7 @@ proptest! {
             prop_assert_eq!(last, ends.iter().copied().rfind(|end| *end > at && *end <= to));
             at = to;
         }
-        // Every record is a row or refused.
+        // Every record becomes a row or a rejected record.
         let out = decode(typed(&["message"]), SyslogFraming::Octets, &text);
         let blank = |frame: &[u8]| matches!(frame, b"\n" | b"\r\n" | b"\r");
         let count = frames.iter().filter(|(frame, _)| !blank(frame)).count();
@@ -473,7 +473,7 @@ fn examples_of_the_standards_are_read() {
             time("2003-10-11T22:14:15.003Z"),
             time("2024-03-27T13:06:56.123456+01:00"),
             time("2012-02-29T00:00:00Z"),
-            // A day after the reference is not yet too late, a second more is.
+            // Exactly a day after the reference is possible, a second more is not.
             time("2015-07-02T00:00:00Z"),
             time("2014-07-02T00:00:01Z"),
             time("2015-04-04T10:00:00Z"),
@@ -550,7 +550,7 @@ fn a_year_beside_the_time_is_the_year() {
         let found = found.map(|value| value.flatten().unwrap_or("NULL"));
         assert_eq!(found, [host, app, message], "{line}");
     }
-    // A day or a clock that is none, and a leap second where there was none.
+    // An invalid day or clock, and a leap second where there was none.
     for line in [
         "Feb 30 15:31:15 2024 h a: x",
         "Feb 29 2023 15:31:15 h a: x",
@@ -636,7 +636,7 @@ fn counted_records_may_hold_line_ends() {
     assert!(kept.is_empty() && framer.can_end_here());
     assert_eq!(messages.iter().filter(|message| *message == "two\nlines").count(), 3000);
     assert_eq!(messages.iter().filter(|message| *message == "a line").count(), 3);
-    // One that is cut off is refused.
+    // A truncated record is refused.
     let out = decode_with(&mut decoder, b"30 <34>Oct 11 22:14:15 h app: x");
     assert!(matches!(out.rejected[0].fault.kind, TextFaultKind::EndsInsideValue(_)));
 }

@@ -1,4 +1,4 @@
-//! CSV beside `arrow_csv`.
+//! Comparison of CSV with `arrow_csv`.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use tidemill_text::{BlockDecoder, CsvDialect, DecodedBlocks, Options};
 use crate::same;
 use crate::values::{for_arrow, scalars, texts};
 
-/// A field: the text, whether it is in quotes where it need not be, and how it escapes quotes.
+/// A field: its text, true if it is in quotes without need, and true if it escapes quotes by the escape byte.
 type Value = (String, bool, bool);
 
 #[derive(Debug, Clone)]
 struct Record {
     values: Vec<Value>,
     end: &'static str,
-    /// What stands before it: blank lines or a comment.
+    /// The text before it: blank lines or a comment.
     before: &'static str,
 }
 
@@ -58,7 +58,7 @@ fn records(types: &[T]) -> BoxedStrategy<Vec<Record>> {
     prop::collection::vec(record, 0..30).boxed()
 }
 
-/// Writes a record; its values as `change` has them.
+/// Writes a record, with values as `change` returns them.
 fn write(
     record: &Record,
     dialect: &CsvDialect,
@@ -76,7 +76,7 @@ fn write(
             out.push(delimiter);
         }
         let text = change(index, text);
-        // A record that begins with NUL bytes is one behind a hole of its file, which Arrow does not refuse.
+        // A record that begins with NUL bytes follows a hole in its file; Arrow does not refuse it.
         let is_needed = text.contains([delimiter, '\n', '\r'])
             || text.starts_with('"')
             || index == 0 && text.starts_with(['#', '\0'])
@@ -96,7 +96,7 @@ fn write(
     out.push_str(record.end);
 }
 
-/// What Arrow makes of a text.
+/// Returns Arrow's batches for a text.
 fn arrow(
     dialect: &CsvDialect,
     schema: &SchemaRef,
@@ -129,7 +129,7 @@ fn ours(
     let mut decoder = CsvDecoder::new(dialect, fields.len(), columns, options).unwrap();
     let mut out = DecodedBlocks::default();
     decoder.decode(text.as_bytes(), &mut out);
-    // To Arrow, nothing in quotes is null.
+    // Arrow reads an empty field in quotes as null.
     for batch in &mut out.batches {
         *batch = without_empty_texts(batch);
     }
@@ -173,7 +173,7 @@ proptest! {
             .map(|(place, t)| Arc::new(Field::new(format!("c{place}"), t.clone(), true))).collect();
         let schema = Arc::new(Schema::new(fields));
         let wanted: Vec<usize> = wanted.iter().map(|index| index.index(types.len())).collect();
-        // Arrow has null strings as a regular expression.
+        // Arrow takes null strings as a regular expression.
         let change = |place: usize, text: &str| match types.get(place) {
             _ if text == "NA" => String::new(),
             Some(_) if text.is_empty() => String::new(),
@@ -181,7 +181,7 @@ proptest! {
             None => text.to_owned(),
         };
         let (mut text, mut all_for_arrow) = (String::new(), String::new());
-        // Arrow gives up at the first fault: each record is a document for it.
+        // Arrow stops at the first fault, so each record is a document for it.
         let (mut good, mut bad) = (Vec::new(), 0);
         for record in &records {
             write(record, &dialect, |_, text| text.to_owned(), &mut text);
@@ -197,12 +197,12 @@ proptest! {
         let out = ours(&dialect, &schema, &wanted, options, text);
         prop_assert_eq!(out.rejected.len(), bad, "{:?}\n{:?}\n{:?}", out.rejected, text, all_for_arrow);
         same(&out.batches, &good)?;
-        // The same as a whole.
+        // The whole text gives the same.
         if bad == 0 {
             let whole = arrow(&dialect, &schema, &wanted, &all_for_arrow).unwrap();
             same(&out.batches, &whole)?;
         }
-        // And where a value that is not of its type is null, the others stay.
+        // If a value that is not of its type becomes null, the others stay.
         let options = Options { mismatch_is_null: true, ..Options::default() };
         let lax = ours(&dialect, &schema, &wanted, options, text);
         let counted = records.iter().filter(|record| record.values.len() == types.len()).count();

@@ -1,8 +1,8 @@
-//! JSON lines beside `arrow_json`.
+//! Comparison of JSON lines with `arrow_json`.
 //!
-//! Arrow takes a number for a column of text, as we do, where it is told to coerce; and grammars
-//! are those of whole documents where we are strict. What only Arrow accepts as JSON at all
-//! (doubled commas, leading zeros, control characters in strings) is not written here.
+//! Arrow reads a number in a text column, as we do, if told to coerce; and both grammars
+//! cover whole documents if we check skipped values. The tests do not write JSON that only Arrow accepts
+//! (doubled commas, leading zeros, control characters in strings).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tidemill_text::{BlockDecoder, DecodedBlocks, Options};
 use crate::values::{REFUSED, scalars, texts, words};
 use crate::{same, values};
 
-/// A document, which may have a key twice, and numbers as they are written.
+/// A document, possibly with duplicate keys, and with numbers in their spelling.
 #[derive(Debug, Clone)]
 enum Json {
     Null,
@@ -76,7 +76,7 @@ fn anything() -> BoxedStrategy<Json> {
     .boxed()
 }
 
-/// What a column of the type can hold, mostly.
+/// Returns values that a column of the type can mostly hold.
 fn fitting(data_type: &T) -> BoxedStrategy<Json> {
     let good = match data_type {
         T::Struct(fields) => members(fields),
@@ -103,7 +103,7 @@ fn fitting(data_type: &T) -> BoxedStrategy<Json> {
     prop_oneof![60 => good, 3 => Just(Json::Null), 1 => anything()].boxed()
 }
 
-/// Whether a text is a number as JSON has them.
+/// Returns whether a text is a JSON number.
 fn is_number(text: &str) -> bool {
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -115,7 +115,7 @@ fn is_number(text: &str) -> bool {
         && is_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))
 }
 
-/// An object with some of the fields, some of them twice, and others, in any order.
+/// Returns an object with some of the fields, some of them twice, and others, in any order.
 fn members(fields: &[FieldRef]) -> BoxedStrategy<Json> {
     let one = |field: &FieldRef| (Just(field.name().clone()), fitting(field.data_type())).boxed();
     let wanted: Vec<_> =
@@ -133,8 +133,8 @@ fn members(fields: &[FieldRef]) -> BoxedStrategy<Json> {
         .boxed()
 }
 
-/// A document without objects and arrays where a column is of text: Arrow refuses them, and here they are text as it is
-/// written.
+/// Returns a document without objects and arrays in text columns: Arrow refuses them, and here they become
+/// their JSON text.
 fn without_nested_texts(value: &Json, data_type: &T) -> Json {
     match (data_type, value) {
         (T::Struct(fields), Json::Object(members)) => {
@@ -167,7 +167,7 @@ fn without_nested_texts(value: &Json, data_type: &T) -> Json {
     }
 }
 
-/// A document of which Arrow makes what we make of this one: one rule a line.
+/// Returns a document that Arrow reads as we read this one; one rule per line.
 fn for_arrow(value: &Json, data_type: &T) -> Json {
     let refused = || Json::Text(REFUSED.to_owned());
     match (data_type, value) {
@@ -190,7 +190,7 @@ fn for_arrow(value: &Json, data_type: &T) -> Json {
             let entry = |(key, value): &(String, Json)| {
                 (key.clone(), for_arrow(value, pair[1].data_type()))
             };
-            // Of a key that is there again, the last entry counts.
+            // If a key comes again, the last entry counts.
             let is_last = |(at, (key, _)): &(usize, &(String, Json))| {
                 members.iter().skip(at + 1).all(|(other, _)| other != key)
             };
@@ -202,16 +202,16 @@ fn for_arrow(value: &Json, data_type: &T) -> Json {
         (T::Boolean, Json::Text(text)) if text.eq_ignore_ascii_case("false") => {
             Json::Boolean(false)
         }
-        // An integer is no 1.0 and no 1e3, and what is out of range is not rounded into it.
+        // 1.0 and 1e3 are no integers, and a number out of range is not rounded into it.
         (data_type, Json::Number(text)) if data_type.is_integer() && !is_of(text, data_type) => {
             refused()
         }
-        // No date and no time is a number.
+        // A number is neither a date nor a time.
         (data_type, Json::Number(_)) if data_type.is_temporal() => refused(),
         (data_type, Json::Text(text)) if !data_type.is_nested() => {
             Json::Text(values::for_arrow(text, data_type))
         }
-        // Decimals in and out of quotes are the same.
+        // Decimals mean the same in quotes and without.
         (data_type @ (T::Decimal128(..) | T::Decimal256(..)), Json::Number(text)) => {
             Json::Text(values::for_arrow(text, data_type))
         }
@@ -219,7 +219,7 @@ fn for_arrow(value: &Json, data_type: &T) -> Json {
     }
 }
 
-/// Whether a text is an integer in a type's range.
+/// Returns whether a text is an integer in a type's range.
 fn is_of(text: &str, data_type: &T) -> bool {
     let Ok(number) = text.parse::<i128>() else { return false };
     let bits = 8 * data_type.primitive_width().unwrap() as u32;
@@ -230,7 +230,7 @@ fn is_of(text: &str, data_type: &T) -> bool {
     }
 }
 
-/// A small generator of choices.
+/// A small pseudorandom generator of choices.
 #[derive(Clone)]
 struct Choices(u64);
 
@@ -242,7 +242,7 @@ impl Choices {
         self.0 % end
     }
 
-    /// White space, now and then.
+    /// Writes white space occasionally.
     fn blank(&mut self, out: &mut String) {
         if self.below(8) == 0 {
             out.push_str([" ", "\t", "\r", "  "][self.below(4) as usize]);
@@ -296,7 +296,7 @@ fn write_text(text: &str, choices: &mut Choices, out: &mut String) {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
-            // Of the pair of an escaped character beyond U+1FFFF, Arrow makes another one.
+            // Arrow decodes the escaped pair of a character beyond U+1FFFF to another character.
             other if other < ' ' || escapes && other < '\u{20000}' && choices.below(3) == 0 => {
                 let mut units = [0; 2];
                 for unit in other.encode_utf16(&mut units) {
@@ -309,7 +309,7 @@ fn write_text(text: &str, choices: &mut Choices, out: &mut String) {
     out.push('"');
 }
 
-/// What Arrow makes of a text.
+/// Returns Arrow's batches for a text.
 fn arrow(schema: &SchemaRef, lax: bool, text: &str) -> Result<Vec<RecordBatch>, ArrowError> {
     arrow_json::ReaderBuilder::new(schema.clone())
         .with_coerce_primitive(true)
@@ -342,7 +342,7 @@ proptest! {
         let schema = Arc::new(Schema::new(fields));
         let record = T::Struct(schema.fields().clone());
         let (mut text, mut all_for_arrow) = (String::new(), String::new());
-        // Arrow gives up at the first fault: each record is a document for it.
+        // Arrow stops at the first fault, so each record is a document for it.
         let (mut good, mut bad) = (Vec::new(), 0);
         for (document, seed) in &documents {
             let mut choices = Choices(seed | 1);
@@ -353,7 +353,7 @@ proptest! {
             for out in [&mut text, &mut all_for_arrow] {
                 out.push_str(["\n", "\r\n", "\n \n"][(seed % 7 / 3) as usize]);
             }
-            // A record that is no object is one that is refused, whatever is lax.
+            // A record that is not an object is always rejected.
             match arrow(&schema, lax, &all_for_arrow[start..]) {
                 Ok(batches) if matches!(document, Json::Object(_)) => good.extend(batches),
                 _ => bad += 1,
@@ -363,7 +363,7 @@ proptest! {
         let out = ours(&schema, options, &text);
         prop_assert_eq!(out.rejected.len(), bad, "{:?}\n{}\n{}", out.rejected, text, all_for_arrow);
         same(&out.batches, &good)?;
-        // The same as a whole.
+        // The whole text gives the same.
         if bad == 0 {
             let whole = arrow(&schema, lax, &all_for_arrow).unwrap();
             same(&out.batches, &whole)?;

@@ -1,9 +1,9 @@
-//! The decoders beside Arrow's own readers: random schemas and random documents, which both must
+//! Comparison with Arrow's own readers: random schemas and random documents, which both must
 //! read alike.
 //!
-//! Where the two are known to differ (`docs/corner-cases.md`), Arrow is not given the document
-//! but one in which such values are put in words on which both agree: [`values::for_arrow`],
-//! and in `json` a function of the same name, have one rule a line.
+//! Where the two are known to differ (`docs/corner-cases.md`), Arrow reads an equivalent document
+//! in which both agree on the spelling of such values: [`values::for_arrow`],
+//! and a function of the same name in `json`, have one rule per line.
 
 mod csv;
 mod json;

@@ -1,10 +1,10 @@
-//! Types, what people write for values of them, and where Arrow reads that differently.
+//! Types, spellings of their values, and spellings that Arrow reads differently.
 
 use arrow_schema::{DataType as T, TimeUnit};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// No value of any type but text.
+/// A text that is a value of no type but text.
 pub(crate) const REFUSED: &str = "x";
 
 /// Types of single values.
@@ -30,7 +30,7 @@ pub(crate) fn scalars() -> BoxedStrategy<T> {
     .boxed()
 }
 
-/// What may stand for a value of a type: mostly values of it, some of which no type can hold.
+/// Returns texts in place of values of a type: mostly values of it, some of which no type can hold.
 pub(crate) fn texts(data_type: &T) -> BoxedStrategy<String> {
     let good = match data_type {
         T::Boolean => select(vec!["true", "false", "TRUE", "False", "1", "yes"])
@@ -46,7 +46,7 @@ pub(crate) fn texts(data_type: &T) -> BoxedStrategy<String> {
     };
     prop_oneof![20 => good.clone(), 1 => misspelt(good), 1 => words()]
         .prop_filter("a leap second in whole seconds", {
-            // Arrow counts 23:59:60 in seconds as 23:59:59, in all other units as what comes next.
+            // Arrow reads 23:59:60 in seconds as 23:59:59, in all other units as the next second.
             let seconds = matches!(data_type, T::Timestamp(TimeUnit::Second, _));
             move |text| !seconds || text.get(17..19) != Some("60")
         })
@@ -72,7 +72,7 @@ fn integers() -> BoxedStrategy<String> {
 }
 
 fn floats() -> BoxedStrategy<String> {
-    // Half way between two doubles, or hardly off it.
+    // Half way between two doubles, or very close to it.
     let half_way = (any::<u64>(), 1u32..70, -1i8..=1).prop_map(|(bits, shift, off)| {
         let odd = u128::from(bits >> 11 | 1 << 52) << 1 | 1;
         let whole = (odd << shift) >> 1;
@@ -146,7 +146,7 @@ fn timestamps(unit: TimeUnit) -> BoxedStrategy<String> {
         1 => "[0-2][0-9]:[0-6][0-9]:[0-6][0-9]",
         1 => "[01][0-9]:[0-5][0-9]",
         1 => "[01][0-9][0-5][0-9][0-5][0-9]",
-        // Where New York's clocks change.
+        // Local times around New York's clock changes.
         1 => "0[0-3]:[0-5][0-9]:00",
     ];
     let digits = match unit {
@@ -182,7 +182,7 @@ fn timestamps(unit: TimeUnit) -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// Text with what CSV and JSON give a meaning.
+/// Returns text with the special characters of CSV and JSON.
 pub(crate) fn words() -> BoxedStrategy<String> {
     prop_oneof![
         4 => "[a-z]{0,6}",
@@ -195,7 +195,7 @@ pub(crate) fn words() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// A character changed.
+/// Changes one character of a text.
 fn misspelt(good: BoxedStrategy<String>) -> BoxedStrategy<String> {
     let character = select("0159+-.:eETZx ,\"".chars().collect::<Vec<_>>());
     (good, any::<prop::sample::Index>(), character)
@@ -210,43 +210,43 @@ fn misspelt(good: BoxedStrategy<String>) -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// A text of which Arrow makes what we make of `text`: one rule a line.
+/// Returns a text that Arrow reads as we read `text`; one rule per line.
 pub(crate) fn for_arrow(text: &str, data_type: &T) -> String {
     let refused = || REFUSED.to_owned();
     match data_type {
-        // A date is YYYY-MM-DD: no time behind it, no sign, and all digits.
+        // A date is YYYY-MM-DD: no time after it, no sign, and all digits.
         T::Date32 | T::Date64 if !is_like(text, "0000-00-00") => refused(),
-        // A time of day is no bare number of its units.
+        // A bare number of units is no time of day.
         T::Time32(_) | T::Time64(_) if !text.contains(':') => refused(),
-        // Nor does it have digits that its unit has no room for.
+        // A time of day has no digits beyond its unit.
         T::Time32(unit) | T::Time64(unit) if digits_lost(text, *unit) => refused(),
-        // Nor is it the leap second that belongs to the next day.
+        // The leap second belongs to the next day and is no time of day.
         T::Time32(_) | T::Time64(_) if text.get(6..8) == Some("60") => refused(),
         T::Timestamp(unit, zone) => {
             let is_clock = |byte: char| matches!(byte, '0'..='9' | ':' | '.');
             let place = text.get(11..).and_then(|rest| rest.find(|byte| !is_clock(byte)));
             let (clock, offset) = text.split_at(place.map_or(text.len(), |place| place + 11));
-            // A space alone is no offset.
+            // A lone space is no offset.
             let offset = offset.strip_prefix(' ').filter(|o| !o.is_empty()).unwrap_or(offset);
             let moves = offset.contains(|digit| matches!(digit, '1'..='9'));
             match () {
-                // An offset is a number of hours and minutes and no name.
+                // An offset is hours and minutes, not a name.
                 () if !is_offset(offset) => refused(),
-                // A column without a zone takes none but zero.
+                // A column without a zone accepts only the offset zero.
                 () if zone.is_none() && moves => refused(),
-                // No digit is lost.
+                // No digit may be lost.
                 () if digits_lost(clock, *unit) => refused(),
-                // A second of 60 is the last of a day of UTC.
+                // Second 60 is the last one of a UTC day.
                 () if text.get(17..19) == Some("60") && !is_leap_second(text, offset) => refused(),
                 // A clock has colons.
                 () if is_like(clock, "0000-00-00_000000") => refused(),
-                // It may lack its seconds.
+                // A clock may lack its seconds.
                 () if is_like(clock, "0000-00-00_00:00") => format!("{clock}:00{offset}"),
-                // And a space may stand before `Z`, too.
+                // A space may precede `Z`, too.
                 () => format!("{clock}{offset}"),
             }
         }
-        // White space around a decimal means nothing, and 1e3 is 1000: Arrow gets that wrong.
+        // White space around a decimal means nothing, and 1e3 is 1000: Arrow gets both wrong.
         T::Decimal128(_, scale) | T::Decimal256(_, scale) => {
             plain_decimal(text.trim_ascii(), *scale as usize).unwrap_or_else(refused)
         }
@@ -254,7 +254,7 @@ pub(crate) fn for_arrow(text: &str, data_type: &T) -> String {
     }
 }
 
-/// Whether a text has digits where the pattern has `0`, a sign for `+`, anything for `_`.
+/// Returns whether a text has digits where the pattern has `0`, a sign for `+`, anything for `_`.
 fn is_like(text: &str, pattern: &str) -> bool {
     text.chars().count() == pattern.chars().count()
         && text.chars().zip(pattern.chars()).all(|(found, like)| match like {
@@ -265,7 +265,7 @@ fn is_like(text: &str, pattern: &str) -> bool {
         })
 }
 
-/// Whether a text is `Z`, hours, or hours and minutes, or nothing.
+/// Returns whether a text is `Z`, hours, or hours and minutes, or empty.
 fn is_offset(text: &str) -> bool {
     let is_number = ["+00", "+0000", "+00:00"].iter().any(|like| is_like(text, like));
     text.is_empty()
@@ -273,7 +273,7 @@ fn is_offset(text: &str) -> bool {
         || is_number && text[1..3] < *"24" && (text.len() == 3 || text[text.len() - 2..] < *"60")
 }
 
-/// Returns whether the minute of a text is the last of a day of UTC.
+/// Returns whether the minute of a text is the last of a UTC day.
 fn is_leap_second(text: &str, offset: &str) -> bool {
     let number = |text: Option<&str>| text.and_then(|digits| digits.parse::<i32>().ok());
     let (Some(hour), Some(minute)) = (number(text.get(11..13)), number(text.get(14..16))) else {
@@ -286,7 +286,7 @@ fn is_leap_second(text: &str, offset: &str) -> bool {
     (hour * 60 + minute + 1 - ahead).rem_euclid(24 * 60) == 0
 }
 
-/// Whether a fraction of a second has digits other than zero beyond the unit's.
+/// Returns whether a fraction of a second has nonzero digits beyond the unit's.
 fn digits_lost(text: &str, unit: TimeUnit) -> bool {
     let kept = match unit {
         TimeUnit::Second => 0,
@@ -302,8 +302,8 @@ fn digits_lost(text: &str, unit: TimeUnit) -> bool {
         .any(|(place, digit)| place >= kept && digit != '0')
 }
 
-/// A decimal without an exponent and without digits beyond its scale; none if it has some that
-/// are not zero, or is no number.
+/// Returns a decimal without an exponent and without digits beyond its scale; `None` if it has nonzero ones,
+/// or is no number.
 fn plain_decimal(text: &str, scale: usize) -> Option<String> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent),
