@@ -1,13 +1,13 @@
-//! The smallest and the largest value of each column in each block, so that blocks can be
-//! skipped.
+//! Block statistics: the smallest and the largest value of each column in each block, for pruning
+//! blocks.
 //!
-//! Integers, booleans and dates come with the block's layout for nothing. Strings are compared by
-//! *keys*: 7 bytes as one big-endian integer, and in the lowest byte how many there are, up to 8.
-//! One pass without branches finds the least and the greatest key of each chunk of a column; only
-//! strings that have one of these, and more bytes than it, are compared with each other. Where
-//! all begin alike the next 7 bytes are looked at; after 32 nothing more is kept in a bound, so that
-//! there are 5 passes at most, and one for most columns. (Comparing each string with the extremes
-//! so far took a third of the time of encoding.)
+//! Integers, booleans and dates come with the block's layout at no cost. Strings are compared by
+//! *keys*: 7 bytes as one big-endian integer, and in the lowest byte the number of bytes, up to 8.
+//! One pass without branches finds the least and the greatest key of each chunk of a column. Only
+//! strings that have one of these keys, and more bytes than the key, are compared with each other. If
+//! all keys are equal, the pass continues with the next 7 bytes. A bound keeps at most 32 bytes, so
+//! there are at most 5 passes, and one for most columns. (Comparing each string with the extremes
+//! so far took a third of the encoding time.)
 
 use std::ops::Range;
 
@@ -19,22 +19,22 @@ use crate::row_encoder::{SlotRange, ValueRanges};
 use crate::row_layout::{LeafKind, RowStructure};
 use crate::schema::{FieldType, SchemaField};
 
-/// Bytes of a string's bound.
+/// Maximum length of a string's bound, in bytes.
 const STRING_BOUND_BYTES_MAX: usize = 32;
 
-/// The statistics of a block: one for each column that has any.
+/// The statistics of a block: one entry for each column that has any.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct BlockStatistics(pub Vec<ColumnStatistic>);
 
-/// What is known of a column in a block.
+/// The statistics of a column in a block.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ColumnStatistic {
     pub nulls: u32,
-    /// No value is smaller than the first or larger than the second.
+    /// Lower and upper bound of the values.
     pub bounds: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The first `count` bytes, past which it moves.
+/// Returns the first `count` bytes and advances past them.
 pub(crate) fn take_bytes<'a>(
     bytes: &mut &'a [u8],
     count: usize,
@@ -63,7 +63,7 @@ impl BlockStatistics {
     }
 
     pub(crate) fn parse(bytes: &mut &[u8], columns: usize) -> Result<Self, RowDecodeError> {
-        // Each takes 5 bytes at least.
+        // Each entry takes at least 5 bytes.
         if columns > bytes.len() / 5 {
             return Err(RowDecodeError::from_damage("it ends within its statistics"));
         }
@@ -90,13 +90,13 @@ impl BlockStatistics {
     }
 }
 
-/// The leaves that have statistics: those that are no structs and not in lists.
+/// Returns the leaves that have statistics: those that are not structs and not in lists.
 pub(crate) fn statistics_leaves(record: &RowStructure) -> Vec<u32> {
     let has_any = |kind| !matches!(kind, LeafKind::Null | LeafKind::Struct | LeafKind::List { .. });
     (0..).zip(&record.leaves).filter(|(_, leaf)| has_any(leaf.kind)).map(|(leaf, _)| leaf).collect()
 }
 
-/// The types of a record's leaves, in their order.
+/// Returns the fields of a record's leaves, in their order.
 pub(crate) fn leaf_fields(fields: &[SchemaField]) -> Vec<&SchemaField> {
     let mut all = Vec::new();
     for field in fields {
@@ -108,7 +108,7 @@ pub(crate) fn leaf_fields(fields: &[SchemaField]) -> Vec<&SchemaField> {
     all
 }
 
-/// The statistics of a block.
+/// Computes the statistics of a block.
 pub(crate) fn compute_block_statistics(
     record: &RowStructure,
     fields: &[&SchemaField],
@@ -149,11 +149,11 @@ fn column_bounds(
     extremes: &mut StringExtremesFinder,
 ) -> Option<(Vec<u8>, Vec<u8>)> {
     match kind {
-        // The order of an enum's symbols is not that of their names.
+        // The order of an enum's symbols is not the order of their names.
         LeafKind::Integer { .. } if matches!(field.kind, FieldType::Enum { .. }) => None,
         LeafKind::Boolean { bit } => {
             let (zero, one) = *ranges.bits.get(bit)?;
-            // A null is kept as false, so that where there are any, false may be none.
+            // A null is stored as false: with nulls, a false may not be a value.
             let min = u8::from(!zero && nulls == 0);
             Some((vec![min], vec![u8::from(one)]))
         }
@@ -212,10 +212,10 @@ fn column_bounds(
     }
 }
 
-/// Bounds of floats, as 64-bit ones. None where there is a NaN, which has no place in the
+/// Returns bounds of floats, as 64-bit floats. `None` if there is a NaN, which has no place in the
 /// order; a zero counts as both zeros.
 fn float_bounds(columns: &[(&LeafColumn, Range<usize>)]) -> Option<(Vec<u8>, Vec<u8>)> {
-    // Only the two that are common: halves are rare, and converting them is slow.
+    // Only 32-bit and 64-bit floats: 16-bit floats are rare, and converting them is slow.
     let (mut min, mut max, mut is_number) = (f64::INFINITY, f64::NEG_INFINITY, true);
     let mut take = |value: f64| {
         (min, max) = (min.min(value), max.max(value));
@@ -238,10 +238,10 @@ fn float_bounds(columns: &[(&LeafColumn, Range<usize>)]) -> Option<(Vec<u8>, Vec
     is_number.then(|| (zero(min, -0.0).to_le_bytes().into(), zero(max, 0.0).to_le_bytes().into()))
 }
 
-/// Bytes of strings that a key has.
+/// Number of string bytes in a key.
 const STRING_KEY_BYTES: usize = 7;
 
-/// The bits of a key that its bytes have, if there are so many, up to 8.
+/// Masks for the bits of a key that its bytes occupy, by the number of bytes, up to 8.
 const STRING_KEY_MASKS: [u64; 9] = [
     0,
     0xFF00_0000_0000_0000,
@@ -254,8 +254,8 @@ const STRING_KEY_MASKS: [u64; 9] = [
     0xFFFF_FFFF_FFFF_FF00,
 ];
 
-/// A number for the `length` bytes at `start` that compares as they do, but is the same for all
-/// that are longer than 7 and begin alike.
+/// Returns the key of `length` bytes at `start`, which compares as the bytes do, but is equal for all
+/// strings longer than 7 bytes with the same beginning.
 #[inline(always)]
 fn string_key(bytes: &[u8], start: usize, length: usize) -> u64 {
     let count = length.min(STRING_KEY_BYTES + 1);
@@ -266,7 +266,7 @@ fn string_key(bytes: &[u8], start: usize, length: usize) -> u64 {
     head & STRING_KEY_MASKS.get(count).copied().unwrap_or_default() | count as u64
 }
 
-/// The first `count` bytes where there are less than 8.
+/// Returns the first `count` bytes if fewer than 8 bytes are left.
 #[cold]
 #[inline(never)]
 fn first_bytes_at_end(bytes: &[u8], start: usize, count: usize) -> u64 {
@@ -276,7 +276,7 @@ fn first_bytes_at_end(bytes: &[u8], start: usize, count: usize) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// The key of the bytes that a view has itself, from `depth` on, where `length` are left.
+/// Returns the key of bytes that are inline in a view, from `depth` on, with `length` bytes left.
 #[inline]
 fn inline_view_key(view: u128, depth: usize, length: usize) -> u64 {
     let count = length.min(STRING_KEY_BYTES + 1);
@@ -285,38 +285,38 @@ fn inline_view_key(view: u128, depth: usize, length: usize) -> u64 {
     head.swap_bytes() & STRING_KEY_MASKS.get(count).copied().unwrap_or_default() | count as u64
 }
 
-/// Whether a key is of more bytes than it has.
+/// Returns true if the string has more bytes than its key contains.
 fn is_truncated_key(key: u64) -> bool {
     key & 0xFF > STRING_KEY_BYTES as u64
 }
 
-/// Rows whose keys are looked at together: only those among which the best is are looked at again.
+/// Number of rows in a chunk; only chunks whose key range contains the best key are searched again.
 const KEY_CHUNK_ROWS: usize = 64;
 
-/// Finds the smallest and the largest of strings, with memory that is used again.
+/// A search for the smallest and the largest string, with reused memory.
 #[derive(Default)]
 struct StringExtremesFinder(RowKeys);
 
-/// The keys of rows, and what those of each chunk lie between.
+/// The keys of rows, and the range of each chunk.
 #[derive(Default)]
 struct RowKeys {
-    /// As many as there ever were; the first `rows` count.
+    /// Never shrinks; only the first `rows` keys are valid.
     keys: Vec<u64>,
     rows: usize,
     chunks: Vec<KeyRange>,
 }
 
-/// What keys lie between.
+/// The range of the keys in a chunk.
 #[derive(Clone, Copy)]
 struct KeyRange {
-    /// The least that is of any bytes, or the largest number of all.
+    /// The smallest key of a string that is not empty; `u64::MAX` if there is none.
     smallest: u64,
     largest: u64,
 }
 
 impl StringExtremesFinder {
-    /// The smallest and the largest of some strings, or others that begin with the same 33 bytes.
-    /// None if all are null.
+    /// Returns the smallest and the largest string, or other strings with the same first 33 bytes.
+    /// `None` if all are null.
     fn find_extremes<'a>(
         &mut self,
         source: &'a StringBytes,
@@ -338,7 +338,7 @@ impl StringExtremesFinder {
                 largest: one.largest.max(other.largest),
             })?;
             depth += STRING_KEY_BYTES;
-            // Where all begin alike, nobody is out of the question.
+            // Repeat with the next bytes only if all keys are equal and none is complete.
             if found.smallest != found.largest
                 || !is_truncated_key(found.smallest)
                 || depth >= STRING_BOUND_BYTES_MAX
@@ -346,7 +346,7 @@ impl StringExtremesFinder {
                 break (found.smallest, found.largest);
             }
         };
-        // A null has the key of an empty string, which makes no difference to the largest.
+        // A null has the key of an empty string, which does not affect the largest key.
         let lengths_here = lengths.get(rows.clone()).unwrap_or_default();
         let is_empty = |length: &&u32| **length == 0;
         let least = if may_be_empty && lengths_here.iter().filter(is_empty).count() > nulls {
@@ -359,7 +359,7 @@ impl StringExtremesFinder {
         Some((least, greatest))
     }
 
-    /// The best of the strings with the key `best`, by their first 33 bytes.
+    /// Returns the best string with the key `best`, by its first 33 bytes.
     fn find_best_with_key<'a>(
         &self,
         source: &'a StringBytes,
@@ -368,20 +368,20 @@ impl StringExtremesFinder {
         best: u64,
         is_better: impl Fn(&[u8], &[u8]) -> bool,
     ) -> Option<&'a [u8]> {
-        // One more byte tells those that go on from those that do not.
+        // One byte beyond the bound separates longer strings from equal ones.
         let bound = |bytes: &'a [u8]| bytes.get(..=STRING_BOUND_BYTES_MAX).unwrap_or(bytes);
         let mut found = None;
         let mut first = rows.start;
         let keys = self.0.keys.get(..self.0.rows).unwrap_or_default();
         for (keys, spread) in keys.chunks(KEY_CHUNK_ROWS).zip(&self.0.chunks) {
-            // The least of a chunk leaves out those of nothing, which are the greatest if all are.
+            // The chunk's smallest key ignores empty strings, whose key is the largest if all are empty.
             if best == 0 || (spread.smallest..=spread.largest).contains(&best) {
                 if !is_truncated_key(best)
                     && let Some(at) = keys.iter().position(|key| *key == best)
                 {
                     return source.value_at(first + at, lengths);
                 }
-                // Each row is written down, and stays if it is one: nobody can tell beforehand.
+                // Write every row and advance only on a match: matches are not predictable.
                 let (mut with_best, mut count) = ([0; KEY_CHUNK_ROWS], 0);
                 for (at, key) in keys.iter().enumerate() {
                     with_best[count % KEY_CHUNK_ROWS] = at;
@@ -401,7 +401,7 @@ impl StringExtremesFinder {
 }
 
 impl RowKeys {
-    /// Takes down the keys of strings behind offsets.
+    /// Computes the keys of strings behind offsets.
     fn fill_from_offsets<O: ArrowNativeType>(
         &mut self,
         offsets: &[O],
@@ -410,7 +410,7 @@ impl RowKeys {
         depth: usize,
     ) {
         if depth == 0 {
-            // The usual case has a loop of its own.
+            // The usual case has its own specialized loop.
             self.fill_keys(offsets, lengths, move |offset, length| {
                 string_key(bytes, offset.as_usize(), length as usize)
             });
@@ -425,7 +425,7 @@ impl RowKeys {
         }
     }
 
-    /// Takes down the keys that `key` makes of starts and lengths.
+    /// Computes keys by calling `key` with starts and lengths.
     #[inline(always)]
     fn fill_keys<T: Copy>(&mut self, starts: &[T], lengths: &[u32], key: impl Fn(T, u32) -> u64) {
         self.chunks.clear();
@@ -439,15 +439,15 @@ impl RowKeys {
             self.keys.chunks_mut(KEY_CHUNK_ROWS).zip(starts).zip(lengths)
         {
             let (mut smallest, mut largest) = (u64::MAX, 0);
-            // No closure over the two, which would then be in memory.
+            // No closure over these two, which would keep them in memory.
             for ((to, start), length) in keys.iter_mut().zip(starts).zip(lengths) {
                 let key = key(*start, *length);
-                // The key of nothing is 0, and the largest here.
+                // The key of an empty string is 0; the subtraction makes it the largest number.
                 smallest = smallest.min(key.wrapping_sub(1));
                 largest = largest.max(key);
                 *to = key;
             }
-            // A key is never that large.
+            // No key has the value `u64::MAX`.
             let smallest = if largest > 0 { smallest.wrapping_add(1) } else { u64::MAX };
             self.chunks.push(KeyRange { smallest, largest });
         }
@@ -455,7 +455,7 @@ impl RowKeys {
 }
 
 impl StringBytes {
-    /// The keys of a range of rows from `depth` on.
+    /// Computes the keys of a range of rows from `depth` on.
     fn fill_row_keys(&self, lengths: &[u32], rows: Range<usize>, depth: usize, keys: &mut RowKeys) {
         let lengths = lengths.get(rows.clone()).unwrap_or_default();
         let rest = move |length: u32| (length as usize).saturating_sub(depth);
@@ -497,7 +497,7 @@ impl StringBytes {
         bytes.get(start..start + length)
     }
 
-    /// Where the bytes of a row are, which are `length`.
+    /// Returns the buffer and the offset of a row's bytes, of which there are `length`.
     #[inline]
     fn locate_value(&self, row: usize, length: usize) -> Option<(&[u8], usize)> {
         Some(match self {
@@ -512,14 +512,14 @@ impl StringBytes {
     }
 }
 
-/// Where the bytes are of a view that has none itself.
+/// Returns the buffer and the offset of the bytes of a view that is not inline.
 #[inline]
 fn locate_view(view: u128, buffers: &[Buffer]) -> Option<(&[u8], usize)> {
     let buffer = usize::try_from(view >> 64 & 0xFFFF_FFFF).ok()?;
     Some((buffers.get(buffer)?, usize::try_from(view >> 96).ok()?))
 }
 
-/// The longest prefix of whole characters that is short enough.
+/// Returns the longest prefix of whole characters that fits a bound.
 fn string_lower_bound(text: &[u8]) -> &[u8] {
     if text.len() <= STRING_BOUND_BYTES_MAX {
         return text;
@@ -529,7 +529,7 @@ fn string_lower_bound(text: &[u8]) -> &[u8] {
     text.get(..end).unwrap_or_default()
 }
 
-/// A text that is not smaller and is short enough.
+/// Returns a text that is not smaller and fits a bound.
 fn string_upper_bound(text: &[u8]) -> Option<Vec<u8>> {
     if text.len() <= STRING_BOUND_BYTES_MAX {
         return Some(text.into());
@@ -546,7 +546,7 @@ fn string_upper_bound(text: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Bytes that are not smaller and few enough.
+/// Returns bytes that are not smaller and fit a bound.
 fn binary_upper_bound(bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.len() <= STRING_BOUND_BYTES_MAX {
         return Some(bytes.into());

@@ -1,17 +1,17 @@
-//! How blocks are compressed.
+//! Compression of blocks and footers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::RowDecodeError;
 
-/// How blocks are compressed.
+/// The compression of a file's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Codec {
-    /// Not at all.
+    /// No compression.
     None,
-    /// LZ4, in its block format.
+    /// LZ4 in its block format.
     Lz4,
     /// Zstandard at this level, 1 to 22.
     Zstd(i32),
@@ -24,14 +24,14 @@ impl Default for Codec {
     }
 }
 
-/// Bytes that are decompressed before it is known whether the file has them.
+/// Maximum decompressed size for which memory is allocated before decompression confirms it.
 const BULK_DECOMPRESS_BYTES_MAX: usize = 4 << 20;
 
-/// LZ4 makes at most this many bytes of one.
+/// Maximum ratio of decompressed to compressed bytes in LZ4.
 const LZ4_RATIO_MAX: usize = 255;
 
 impl Codec {
-    /// The number of the codec in a section.
+    /// Returns the number of the codec in a section header.
     pub(crate) fn codec_number(self) -> u8 {
         match self {
             Self::None => 0,
@@ -41,7 +41,7 @@ impl Codec {
     }
 }
 
-/// Compresses, and keeps what it needs to do so again.
+/// A compressor that reuses its state between sections.
 pub(crate) struct SectionCompressor {
     codec: Codec,
     zstd: Option<zstd::bulk::Compressor<'static>>,
@@ -62,8 +62,8 @@ impl SectionCompressor {
         Ok(Self { codec, zstd })
     }
 
-    /// Appends `raw`, compressed, if that makes it smaller. Returns the codec's number, or none
-    /// where `raw` is better taken as it is.
+    /// Appends `raw` compressed if that makes it smaller. Returns the codec's number, or `None`
+    /// if `raw` should be stored as it is.
     pub(crate) fn compress(
         &mut self,
         raw: &[u8],
@@ -89,7 +89,7 @@ impl SectionCompressor {
     }
 }
 
-/// Decompresses, and keeps what it needs to do so again.
+/// A decompressor that reuses its state between sections.
 pub(crate) struct SectionDecompressor {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
@@ -99,8 +99,8 @@ impl SectionDecompressor {
         Self { zstd: None }
     }
 
-    /// Replaces `out` by the `size` bytes that `stored` is of, and `slack` zeros. Memory grows with
-    /// what comes out, not with what is claimed.
+    /// Replaces `out` by the `size` decompressed bytes of `stored`, and `slack` zeros. Memory grows with
+    /// the actual output, not with the claimed size.
     pub(crate) fn decompress(
         &mut self,
         number: u8,
@@ -134,7 +134,7 @@ impl SectionDecompressor {
                 }
                 let Some(zstd) = &mut self.zstd else { return Err(wrong()) };
                 out.reserve(size + slack);
-                // Never more than the capacity, which may be more than the size.
+                // Writes at most the capacity, which may exceed `size`.
                 match zstd.decompress_to_buffer(stored, out) {
                     Ok(found) if found == size => {}
                     _ => return Err(wrong()),

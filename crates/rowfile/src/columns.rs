@@ -1,7 +1,7 @@
-//! Arrow arrays as the leaves of a record.
+//! Arrow arrays bound to the leaves of a row structure.
 //!
 //! Binding a batch resolves everything that depends on an array's layout, once: offsets or
-//! views, dictionaries, the nulls of structs that hold a value, lists with gaps. What encodes
+//! views, dictionaries, the nulls of enclosing structs, lists with gaps. The encoder
 //! then sees only rows, lengths and buffers.
 
 use std::collections::HashMap;
@@ -19,32 +19,32 @@ use crate::error::{Error, Result};
 use crate::row_layout::{BLOCK_BYTES_MAX, LeafKind, RowStructure};
 use crate::schema::{FieldType, SchemaField};
 
-/// The leaves of some rows.
+/// The columns of some rows, one for each leaf.
 #[derive(Debug)]
 pub(crate) struct LeafColumns {
     pub rows: usize,
-    /// One for each leaf of the record.
+    /// One column for each leaf of the row structure.
     pub leaves: Vec<LeafColumn>,
-    /// What all strings of a row take together, or [`u32::MAX`] if that is more.
+    /// Total length of all strings of each row, or [`u32::MAX`] if it is larger.
     pub string_bytes: Vec<u32>,
 }
 
 #[derive(Debug)]
 pub(crate) struct LeafColumn {
-    /// Where it is null, be it by itself or with a struct that holds it.
+    /// Nulls of the value itself and of the structs that contain it.
     pub nulls: Option<NullBuffer>,
     pub values: LeafValues,
 }
 
 #[derive(Debug)]
 pub(crate) enum LeafValues {
-    /// A struct's, whose fields follow, or none at all.
+    /// No values: a struct, whose fields follow, or a null column.
     None,
     Boolean(BooleanBuffer),
     Integer(IntegerValues),
     Wide128(ScalarBuffer<i128>),
     Wide256(ScalarBuffer<i256>),
-    /// The bits of floats.
+    /// The bits of floats, in this and the next variants.
     Float16(ScalarBuffer<u16>),
     Float32(ScalarBuffer<u32>),
     Float64(ScalarBuffer<u64>),
@@ -53,12 +53,12 @@ pub(crate) enum LeafValues {
         bytes: Buffer,
     },
     Bytes {
-        /// 0 where it is null.
+        /// Length of each value; 0 for a null.
         lengths: Vec<u32>,
         source: StringBytes,
     },
     List {
-        /// Of each row's items, and of the last one's end.
+        /// Start of each row's items, and the end of the last.
         offsets: Vec<u32>,
         items: LeafColumns,
     },
@@ -94,7 +94,7 @@ macro_rules! with_integers {
 }
 pub(crate) use with_integers;
 
-/// Where the bytes of strings are.
+/// The source of a string column's bytes.
 #[derive(Debug)]
 pub(crate) enum StringBytes {
     Small(OffsetBuffer<i32>, Buffer),
@@ -103,10 +103,10 @@ pub(crate) enum StringBytes {
 }
 
 impl LeafColumns {
-    /// Binds `arrays`, whose types are those of `fields`.
+    /// Binds `arrays`, whose types match `fields`.
     ///
     /// # Errors
-    /// If a value is null that may not be, an enum has a symbol that is not of its type, or a
+    /// If a required value is null, an enum has a symbol that its type does not list, or a
     /// value is larger than a block.
     pub(crate) fn new(
         record: &RowStructure,
@@ -120,7 +120,7 @@ impl LeafColumns {
         for column in &columns.leaves {
             if let LeafValues::Bytes { lengths, .. } = &column.values {
                 for (bytes, length) in columns.string_bytes.iter_mut().zip(lengths) {
-                    // Each is below 2^31, so that a sum that is too large shows here.
+                    // Each length is below 2^31, so a saturated sum is detected later.
                     *bytes = bytes.saturating_add(*length);
                 }
             }
@@ -226,7 +226,7 @@ impl LeafColumns {
     }
 }
 
-/// The array without a dictionary, unless it is an enum's.
+/// Returns the array without its dictionary, unless it is an enum.
 fn unpack_dictionary(array: &ArrayRef, kind: &FieldType) -> Result<ArrayRef> {
     if matches!(kind, FieldType::Enum { .. }) {
         return Ok(array.clone());
@@ -238,7 +238,7 @@ fn unpack_dictionary(array: &ArrayRef, kind: &FieldType) -> Result<ArrayRef> {
     ))
 }
 
-/// The integers of a primitive array, whatever they stand for.
+/// Returns the integers of a primitive array, for any logical type.
 fn integer_values(array: &ArrayRef) -> Option<IntegerValues> {
     fn of<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Option<IntegerValues> {
         let (buffer, rows) = (array.values().inner().clone(), array.len());
@@ -265,14 +265,14 @@ fn integer_values(array: &ArrayRef) -> Option<IntegerValues> {
     )
 }
 
-/// The bits of floats.
+/// Returns the bits of floats.
 fn float_bits<T: ArrowPrimitiveType, B: arrow_buffer::ArrowNativeType>(
     array: &PrimitiveArray<T>,
 ) -> ScalarBuffer<B> {
     ScalarBuffer::new(array.values().inner().clone(), 0, array.len())
 }
 
-/// The position of each value among an enum's symbols; 0 where it is null.
+/// Returns the position of each value among an enum's symbols; 0 for a null.
 fn symbol_positions(
     array: &ArrayRef,
     symbols: &[String],
@@ -299,7 +299,7 @@ fn symbol_positions(
         array: &arrow_array::DictionaryArray<K>,
         found: Vec<Result<u32>>,
     ) -> Result<ScalarBuffer<u32>> {
-        // A symbol that is unknown does no harm where no row has it.
+        // An unknown symbol is an error only if a row uses it.
         let mut found: Vec<Option<Result<u32>>> = found.into_iter().map(Some).collect();
         let mut at = Vec::with_capacity(array.len());
         for key in array.keys_iter() {
@@ -330,7 +330,7 @@ fn symbol_positions(
     )
 }
 
-/// The offsets and items of a list or map.
+/// Returns the offsets and items of a list or map.
 fn list_items(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
     fn wide<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Vec<usize> {
         offsets.iter().map(|offset| offset.as_usize()).collect()
@@ -353,7 +353,7 @@ fn list_items(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
     })
 }
 
-/// The items of rows that are not null, and nothing else; offsets into them.
+/// Returns the items of rows that are not null, and offsets into them.
 fn remove_null_items(
     offsets: &[usize],
     items: ArrayRef,
@@ -420,7 +420,7 @@ impl StringBytes {
 
     fn value_lengths(&self, nulls: Option<&NullBuffer>) -> Result<Vec<u32>> {
         let (mut lengths, largest): (Vec<u32>, u64) = match self {
-            // None of them can be too large.
+            // 32-bit offsets bound every length.
             Self::Small(offsets, _) => {
                 let pairs = offsets.iter().zip(offsets.get(1..).unwrap_or_default());
                 (pairs.map(|(start, end)| (end - start).cast_unsigned()).collect(), 0)
@@ -448,7 +448,7 @@ impl StringBytes {
             });
         }
         if let Some(nulls) = nulls {
-            // 64 rows at a time, of which most have no null.
+            // 64 rows at a time: most groups have no null.
             for (lengths, valid) in
                 lengths.chunks_mut(64).zip(nulls.inner().bit_chunks().iter_padded())
             {

@@ -1,14 +1,14 @@
-//! Rows that are encoded alone: to be kept in a binary column, a message, a key-value store.
+//! Encoding of single rows, to be stored in a binary column, a message or a key-value store.
 //!
 //! ```text
 //!   value = ┌ head: the width of lengths ┬ the row, in the plain layout with that width ┐
 //! ```
 //!
-//! The plain layout leaves nothing out, and so follows from the schema: it is made once for a
-//! batch, and a column is decoded as a block is. Of lengths most are below 256, and with 4 bytes
-//! for each an event of short strings would be a quarter longer, so that each row says which of
-//! three widths it has. It is the smallest that fits this row, not its batch: a row has the same
-//! bytes in whatever company it was encoded.
+//! The plain layout omits nothing and so follows from the schema: it is computed once for a
+//! batch, and a column is decoded like a block. Most lengths are below 256, and with 4 bytes
+//! for each an event of short strings would be a quarter longer. Therefore each row states which of
+//! three widths it uses: the smallest that fits this row, not its batch. A row so has the same
+//! bytes in any batch.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::row_layout::{BLOCK_BYTES_MAX, BlockLayout, RowStructure, SLACK_BYTES}
 use crate::schema::{Schema, metadata_keys};
 use crate::schema_resolution::RowDecodePlan;
 
-/// The widths that lengths may have, each of which is the head of its rows.
+/// The possible widths of lengths; the head of a row is its width.
 const LENGTH_WIDTHS: [u8; 3] = [1, 2, 4];
 
 fn rows_too_large_error(found: u64) -> Error {
@@ -33,38 +33,38 @@ fn rows_too_large_error(found: u64) -> Error {
 }
 
 impl Schema {
-    /// Each row of a batch as bytes by itself. Whoever has them and this schema can
-    /// [decode](Plan::decode_rows) them, and [`rows_field`](Self::rows_field) sees to it that a
-    /// column of them comes with its schema.
+    /// Encodes each row of a batch by itself. With these bytes and this schema they can be
+    /// [decoded](RowDecodePlan::decode_rows); [`rows_field`](Self::rows_field) stores the schema with a
+    /// column of such rows.
     ///
     /// ```
     /// # use std::sync::Arc;
     /// # use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-    /// # use tidemill_rowfile::{Plan, Schema, Strings};
+    /// # use tidemill_rowfile::{RowDecodePlan, Schema, StringLayout};
     /// let ids: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
     /// let inputs = RecordBatch::try_from_iter([("id", ids)])?;
     /// let schema = Schema::from_arrow(&inputs.schema())?;
     ///
-    /// // A column of whole rows, as it may stand in any file that keeps fields' metadata …
+    /// // A column of whole rows, as any file that keeps fields' metadata may contain …
     /// let field = schema.rows_field("input", false);
     /// let column = schema.encode_rows(&inputs)?;
     /// assert_eq!(column.value(0).len(), 9);
     ///
-    /// // … and what a reader makes of it that knows nothing else.
-    /// let schema = Schema::of_rows(&field)?.expect("a column of rows");
-    /// let plan = Plan::new(&schema, &Arc::new(schema.to_arrow(Strings::default())))?;
+    /// // … and its decoding by a reader without other knowledge.
+    /// let schema = Schema::from_rows_field(&field)?.expect("a column of rows");
+    /// let plan = RowDecodePlan::new(&schema, &Arc::new(schema.to_arrow(StringLayout::default())))?;
     /// assert_eq!(RecordBatch::from(plan.decode_rows(&column, "input")?), inputs);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// If the batch has other fields than the schema; if the rows take 2 GiB or more.
+    /// If the batch's fields differ from the schema's; if the rows take 2 GiB or more.
     pub fn encode_rows(&self, batch: &RecordBatch) -> Result<BinaryArray> {
         self.encode_arrays(batch.schema().fields(), batch.columns(), batch.num_rows())
     }
 
-    /// Each struct of an array as the bytes of a row, and a null as null. As
-    /// [`encode_rows`](Self::encode_rows) otherwise.
+    /// Encodes each struct of an array as a row, and a null as null. Otherwise as
+    /// [`encode_rows`](Self::encode_rows).
     ///
     /// # Errors
     /// As [`encode_rows`](Self::encode_rows).
@@ -72,7 +72,7 @@ impl Schema {
         let Some(nulls) = structs.nulls().filter(|nulls| nulls.null_count() > 0) else {
             return self.encode_arrays(structs.fields(), structs.columns(), structs.len());
         };
-        // What is null has values all the same, which may be anything.
+        // Values under a null may be anything and are not encoded.
         let valid: UInt32Array =
             (0..).zip(nulls).filter(|(_, is_valid)| *is_valid).map(|(row, _)| Some(row)).collect();
         let columns = arrow_select::take::take_arrays(structs.columns(), &valid, None)?;
@@ -88,19 +88,19 @@ impl Schema {
         Ok(arrow_select::take::take(&found, &at, None)?.as_binary().clone())
     }
 
-    /// The Arrow field of a column of such rows: binary, with this schema in its metadata under
-    /// [`keys::ROWS`].
+    /// Returns the Arrow field of a column of such rows: binary, with this schema in its metadata under
+    /// [`metadata_keys::ROW_SCHEMA`].
     #[must_use]
     pub fn rows_field(&self, name: &str, nullable: bool) -> arrow_schema::Field {
         let metadata = [(metadata_keys::ROW_SCHEMA.to_owned(), self.to_json())].into();
         arrow_schema::Field::new(name, DataType::Binary, nullable).with_metadata(metadata)
     }
 
-    /// The schema of the rows in a binary column, if its field [says](Self::rows_field) that it
-    /// holds rows.
+    /// Returns the schema of the rows in a binary column, if its field [declares](Self::rows_field)
+    /// rows.
     ///
     /// # Errors
-    /// If what the field says is no schema.
+    /// If the metadata contains an invalid schema.
     pub fn from_rows_field(field: &arrow_schema::Field) -> Result<Option<Self>> {
         let is_binary = matches!(
             field.data_type(),
@@ -135,7 +135,7 @@ impl Schema {
         if widths.iter().all(|width| *width == first) {
             return encode_rows_with_width(&record, &columns, first);
         }
-        // Each width by itself, and the rows back in their order.
+        // Encode each width separately, then restore the order of the rows.
         let (mut parts, mut places) = (Vec::new(), vec![(0, 0); rows]);
         let mut total = 0;
         for width in LENGTH_WIDTHS {
@@ -161,7 +161,7 @@ impl Schema {
     }
 }
 
-/// Rows whose lengths all fit in a width.
+/// Encodes rows whose lengths all fit a width.
 fn encode_rows_with_width(
     record: &RowStructure,
     columns: &LeafColumns,
@@ -173,24 +173,24 @@ fn encode_rows_with_width(
     Ok(BinaryArray::try_new(offsets, Buffer::from_vec(bytes), None)?)
 }
 
-/// Rows with the same head.
+/// The rows of a column with the same width of lengths.
 #[derive(Default)]
 struct RowsOfWidth {
-    /// Where they are in the bytes, without their heads.
+    /// Their spans in the bytes, without the heads.
     spans: Vec<(u32, u32)>,
-    /// Which they are of the column's.
+    /// Their indexes in the column.
     rows: Vec<usize>,
 }
 
 impl RowDecodePlan {
-    /// Decodes rows that were [encoded](Schema::encode_rows) alone, out of a binary column of
-    /// any of Arrow's layouts. A null in it is a null of the struct. Messages call the column
+    /// Decodes rows that were [encoded](Schema::encode_rows) by themselves, from a binary column of
+    /// any Arrow layout. A null becomes a null of the struct. Messages call the column
     /// `name`.
     ///
     /// # Errors
-    /// [`Error::Row`] if bytes are no row of the writer's schema, [`Error::Value`] if a value is
-    /// not what the reader's schema allows; both name the row, counted in the column. If the
-    /// column is not binary or has 2 GiB or more.
+    /// [`Error::InvalidEncodedRow`] if bytes are not a row of the writer's schema, [`Error::InvalidValue`] if
+    /// the reader's schema does not allow a value; both name the row, counted in the column. If the column is
+    /// not binary or has 2 GiB or more.
     pub fn decode_rows(&self, rows: &dyn Array, name: &str) -> Result<StructArray> {
         let (bytes, spans) = concatenate_rows(rows, name)?;
         let mut classes: [RowsOfWidth; LENGTH_WIDTHS.len()] = Default::default();
@@ -213,7 +213,7 @@ impl RowDecodePlan {
             class.rows.push(row);
         }
         let mut parts = Vec::new();
-        // Where each row is in the parts one behind another.
+        // Position of each row in the concatenated parts.
         let mut places: Vec<Option<u32>> = vec![None; spans.len()];
         let mut next = 0;
         for (class, width) in classes.iter().zip(LENGTH_WIDTHS) {
@@ -263,7 +263,7 @@ impl RowDecodePlan {
                         Error::InvalidValue { file: name.into(), row: of(row), column, reason }
                     }
                     RowDecodeError::Damaged(reason) => {
-                        // Which one it is nobody has kept: the first that is damaged by itself.
+                        // The error does not name the row: find the first that fails by itself.
                         let alone = |span: &(u32, u32)| {
                             let fault =
                                 decoder.decode_at_spans(&self.record_plan, &[*span]).err()?;
@@ -284,11 +284,11 @@ impl RowDecodePlan {
     }
 }
 
-/// The bytes of a binary column and [`SLACK`] bytes, and where each row's are among them.
+/// The bytes of a binary column with [`SLACK_BYTES`] bytes behind them, and the span of each row.
 type ConcatenatedRows = (Vec<u8>, Vec<Option<(u32, u32)>>);
 
 fn concatenate_rows(rows: &dyn Array, name: &str) -> Result<ConcatenatedRows> {
-    /// All of it in one go, what is null included.
+    /// Copies all bytes at once, including those under nulls.
     fn packed<O: arrow_array::OffsetSizeTrait>(
         array: &arrow_array::GenericBinaryArray<O>,
     ) -> Result<ConcatenatedRows> {
@@ -315,7 +315,7 @@ fn concatenate_rows(rows: &dyn Array, name: &str) -> Result<ConcatenatedRows> {
         DataType::LargeBinary => packed(rows.as_binary::<i64>()),
         DataType::BinaryView => {
             let array = rows.as_binary_view();
-            // Views may share bytes: each is counted.
+            // Views may share bytes: count each separately.
             let total: u64 = array.iter().flatten().map(|row| row.len() as u64).sum();
             let total = usize::try_from(total).map_err(|_| rows_too_large_error(total))?;
             let mut bytes = allocate_with_slack(total)?;

@@ -1,26 +1,26 @@
-//! What can go wrong, and what to do about it.
+//! The error types of this crate.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The crate's results.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a rowfile was not read or written. Names of files are as the caller gave them.
+/// An error of reading or writing a rowfile. File names are as the caller gave them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The environment: a disk is full, a file is gone.
+    /// An error of the environment: a full disk, a missing file.
     #[error("`{file}`: {error}")]
     Io {
-        /// The file, or what stands for it.
+        /// Name of the file, or of the source that stands for it.
         file: String,
-        /// What the operating system says.
+        /// The operating system's error.
         error: io::Error,
     },
 
-    /// The file does not begin as a rowfile does.
+    /// The file does not begin like a rowfile.
     #[error("`{file}` is not a rowfile: it begins with {found}, not with `TIDEROWS`")]
     NotARowfile {
         /// The file.
@@ -29,7 +29,7 @@ pub enum Error {
         found: String,
     },
 
-    /// A file of a later release.
+    /// The file is from a later release.
     #[error(
         "`{file}` is a rowfile of version {found}; this release reads version {known}\n\
          hint: read it with a newer release"
@@ -37,13 +37,13 @@ pub enum Error {
     NewerVersion {
         /// The file.
         file: String,
-        /// The version that it says.
+        /// The file's version.
         found: u32,
-        /// The newest version that is known.
+        /// The newest version that this release reads.
         known: u32,
     },
 
-    /// The file has no end: its writer was killed, or a copy was cut short.
+    /// The file has no footer at its end: its writer was killed, or a copy was truncated.
     #[error(
         "`{file}` was cut off: {end}\n\
          hint: {blocks} whole blocks with {rows} rows can be salvaged"
@@ -51,99 +51,99 @@ pub enum Error {
     Truncated {
         /// The file.
         file: String,
-        /// Where the last whole block ends, in words.
+        /// End of the last whole block.
         end: LastIntactBlock,
-        /// Whole blocks before that.
+        /// Number of whole blocks before that.
         blocks: usize,
-        /// Their rows.
+        /// Number of rows in these blocks.
         rows: u64,
     },
 
-    /// Bytes that are not what their checksum says, or that no writer writes.
+    /// Bytes that do not match their checksum, or that no writer produces.
     #[error("`{file}` is damaged: {part} at byte {offset}: {reason}")]
     Damaged {
         /// The file.
         file: String,
-        /// What is damaged.
+        /// The damaged part of the file.
         part: FilePart,
-        /// Where it begins in the file.
+        /// Offset of that part in the file.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the damage.
         reason: String,
     },
 
-    /// A value that the reader's schema does not take.
+    /// A value that the reader's schema does not accept.
     #[error("`{file}`: row {row}, column `{column}`: {reason}")]
     InvalidValue {
         /// The file.
         file: String,
-        /// The row, the file's first being 0.
+        /// The row; the file's first is 0.
         row: u64,
-        /// The column's path.
+        /// Path of the column.
         column: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
     },
 
-    /// Bytes that were to be a row that was encoded alone, and are not.
+    /// Bytes that should be an encoded row and are not.
     #[error(
         "`{name}`: row {row} is no encoded row: {reason}\n\
          hint: rows are decoded with the schema that they were encoded with"
     )]
     InvalidEncodedRow {
-        /// What the column was called.
+        /// Name of the column, as given by the caller.
         name: String,
-        /// The row of the column, the first being 0.
+        /// The row in the column; the first is 0.
         row: u64,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
     },
 
-    /// Data of the writer's schema cannot be read with the reader's.
+    /// The reader's schema cannot read data of the writer's schema.
     #[error("{0}")]
     IncompatibleSchemas(SchemaConflicts),
 
-    /// A schema that cannot be: names twice, a default of the wrong type, bad JSON.
+    /// An invalid schema: a duplicate name, a default of the wrong type, bad JSON.
     #[error("column `{column}`: {reason}")]
     InvalidSchema {
-        /// The field's path; empty for the schema as a whole.
+        /// Path of the field; empty for the schema as a whole.
         column: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
     },
 
-    /// An Arrow type that has no place in a rowfile.
+    /// An Arrow type that a rowfile cannot store.
     #[error("column `{column}`: {found} cannot be kept in a rowfile")]
     UnsupportedType {
-        /// The column's path.
+        /// Path of the column.
         column: String,
         /// The type.
         found: arrow_schema::DataType,
     },
 
-    /// A batch or row of another schema than the file's.
+    /// A batch or row whose schema differs from the file's.
     #[error("column `{column}`: expected {expected}, found {found}")]
     SchemaMismatch {
-        /// The column's path.
+        /// Path of the column.
         column: String,
-        /// What the file's schema says.
+        /// The type or fields of the file's schema.
         expected: String,
-        /// What was given.
+        /// The given type or fields.
         found: String,
     },
 
-    /// A column that is asked for and is not there.
+    /// A requested column that does not exist.
     #[error("unknown column `{column}`{hint}\ncolumns: {columns}")]
     UnknownColumn {
-        /// The name asked for.
+        /// The requested name.
         column: String,
-        /// A nearby name, in words.
+        /// A suggestion of a similar name, as text.
         hint: String,
-        /// The names that there are.
+        /// The existing names.
         columns: String,
     },
 
-    /// Somebody else is writing the file.
+    /// Another process is writing the file.
     #[error(
         "`{}` is being written by another process\n\
          hint: one writer at a time may append; try again when it is done", path.display()
@@ -153,10 +153,10 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A row or block beyond what the format can hold.
+    /// A row or block that exceeds the format's limit.
     #[error("{what} takes {found} bytes; at most {limit} fit")]
     TooLarge {
-        /// What is too large.
+        /// Name of the thing that is too large.
         what: &'static str,
         /// Its size in bytes.
         found: u64,
@@ -164,28 +164,28 @@ pub enum Error {
         limit: u64,
     },
 
-    /// The writer failed before; what it has written so far has no end.
+    /// The writer failed earlier; the bytes it has written have no footer.
     #[error("the writer of `{file}` failed before and writes no more")]
     WriterPoisoned {
         /// The file.
         file: String,
     },
 
-    /// Arrow refused an array: a mistake of this crate.
+    /// Arrow refused an array: a bug of this crate.
     #[error("arrow: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
 
-    /// What a typed row's own code said.
+    /// A message of a typed row's serde implementation.
     #[error("{0}")]
     Serde(String),
 }
 
-/// Where the last whole block of a file that was cut off ends.
+/// The last whole block of a truncated file, and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastIntactBlock {
-    /// The last whole block, if there is one: its number, the first being 0, and where it begins.
+    /// Number (the first is 0) and offset of the last whole block, if there is one.
     pub block: Option<(usize, u64)>,
-    /// The first byte that belongs to nothing whole.
+    /// Offset of the first byte that belongs to nothing whole.
     pub end: u64,
 }
 
@@ -208,7 +208,7 @@ impl fmt::Display for LastIntactBlock {
 pub enum FilePart {
     /// The header with the schema.
     Header,
-    /// The block of this number, the first being 0, where it is known.
+    /// A block, with its number if known; the first is 0.
     Block(Option<usize>),
     /// A footer.
     Footer,
@@ -225,16 +225,16 @@ impl fmt::Display for FilePart {
     }
 }
 
-/// Every reason why a reader's schema does not fit a writer's.
+/// All reasons why a reader's schema cannot read a writer's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaConflicts(pub Vec<SchemaConflict>);
 
-/// One reason why a reader's schema does not fit a writer's.
+/// One reason why a reader's schema cannot read a writer's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaConflict {
-    /// The reader's field, as a path: `request.headers.item`.
+    /// Path of the reader's field: `request.headers.item`.
     pub column: String,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub reason: String,
 }
 
@@ -248,14 +248,14 @@ impl fmt::Display for SchemaConflicts {
     }
 }
 
-/// What decoding says, which does not know files: the reader adds the place.
+/// An error of decoding, which does not know the file; the reader adds file and offset.
 #[derive(Debug)]
 pub(crate) enum RowDecodeError {
-    /// The bytes are not what a writer writes.
+    /// Bytes that no writer produces.
     Damaged(String),
-    /// A value, in a row counted from the beginning of what was decoded.
+    /// An invalid value; the row is counted from the first decoded row.
     InvalidValue { row: usize, column: String, reason: String },
-    /// Anything else.
+    /// Any other error.
     Other(Error),
 }
 
@@ -264,7 +264,7 @@ impl RowDecodeError {
         Self::Damaged(reason.into())
     }
 
-    /// The error of a block.
+    /// Converts to the error of a part of a file, with its name and offset.
     pub(crate) fn into_error(
         self,
         file: &str,

@@ -1,4 +1,4 @@
-//! The bytes of a file around its rows: `docs/formats/rowfile.md` is the whole story.
+//! The sections of a file around its rows; `docs/formats/rowfile.md` is the full specification.
 //!
 //! ```text
 //!   file    = header (block* footer)*
@@ -7,10 +7,10 @@
 //!   section = kind, file, offset, rows, sizes, checksums  (48 bytes), content
 //! ```
 //!
-//! Nothing is ever overwritten. An append adds blocks and a footer of their own behind the end; until its
-//! last byte is there, readers find the footer before it. A section says which file it belongs
-//! to (by the checksum of the header) and where it stands, so that a block that was moved, left
-//! over, or is part of a rowfile within a rowfile, is not taken for another.
+//! Nothing is ever overwritten. An append adds blocks and its own footer behind the end; until its
+//! last byte is written, readers find the previous footer. A section states its file
+//! (by the checksum of the header) and its offset, so that a block that was moved, left
+//! over, or is part of a rowfile within a rowfile, is not mistaken for another.
 
 use std::collections::BTreeMap;
 
@@ -25,25 +25,25 @@ use crate::schema::Schema;
 pub(crate) const MAGIC: &[u8; 8] = b"TIDEROWS";
 const MAGIC_END: &[u8; 8] = b"TIDEREND";
 pub(crate) const VERSION: u32 = 1;
-/// The header's bytes before its JSON.
+/// Size of the header before its JSON, in bytes.
 pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const SECTION_BYTES: usize = 48;
 pub(crate) const TRAILER_BYTES: usize = 32;
-/// The header's JSON at most.
+/// Maximum size of the header's JSON.
 const HEADER_JSON_BYTES_MAX: u32 = 64 << 20;
 
-/// What the header's JSON holds.
+/// The content of the header's JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FileHeader {
     pub schema: Schema,
-    /// Of the file's writer; each block says its own.
+    /// The writer's codec; each block states its own.
     pub codec: Codec,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }
 
 impl FileHeader {
-    /// The header's bytes, and their checksum.
+    /// Returns the header's bytes and their checksum.
     pub(crate) fn to_bytes(&self) -> Result<(Vec<u8>, u32)> {
         let json = serde_json::to_vec(self).map_err(|error| Error::Serde(error.to_string()))?;
         let length =
@@ -63,7 +63,7 @@ impl FileHeader {
         Ok((bytes, checksum))
     }
 
-    /// How long the header is, from its first [`HEADER_BYTES`]: all of it.
+    /// Returns the total length of the header, from its first [`HEADER_BYTES`] bytes.
     pub(crate) fn total_bytes(file: &str, first: &[u8]) -> Result<u64> {
         let magic = first.get(..MAGIC.len()).unwrap_or(first);
         if magic != MAGIC {
@@ -86,7 +86,7 @@ impl FileHeader {
         Ok(HEADER_BYTES as u64 + u64::from(length) + 4)
     }
 
-    /// The header from all of its bytes, and its checksum.
+    /// Parses the whole header. Returns it with its checksum.
     pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<(Self, u32)> {
         let damaged = |reason: String| Error::Damaged {
             file: file.into(),
@@ -136,26 +136,26 @@ impl SectionKind {
     }
 }
 
-/// The first bytes of a block or footer.
+/// The header of a section, which is a block or a footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SectionHeader {
     pub kind: SectionKind,
-    /// Where it begins in its file.
+    /// Offset of the section in its file.
     pub offset: u64,
-    /// Rows of the file before it.
+    /// Number of rows of the file before the section.
     pub first_row: u64,
-    /// A block's rows; the blocks that a footer lists.
+    /// Number of rows in a block, or of blocks that a footer lists.
     pub count: u32,
-    /// Bytes before compression.
+    /// Content size before compression.
     pub raw_bytes: u32,
-    /// Bytes in the file.
+    /// Content size in the file.
     pub stored_bytes: u32,
     pub codec: u8,
     pub checksum: u32,
 }
 
 impl SectionHeader {
-    /// Where the next section begins, or a footer's trailer.
+    /// Returns the offset of the next section, or of a footer's trailer.
     pub(crate) fn end(&self) -> u64 {
         self.offset + SECTION_BYTES as u64 + u64::from(self.stored_bytes)
     }
@@ -181,7 +181,7 @@ impl SectionHeader {
         bytes
     }
 
-    /// The section at `offset`, of the file with this checksum.
+    /// Parses the section header at `offset` of the file whose header has the checksum `file`.
     pub(crate) fn parse(bytes: &[u8], file: u32, offset: u64) -> Result<Self, RowDecodeError> {
         let (content, checksum) =
             match bytes.get(..SECTION_BYTES).and_then(<[u8]>::split_last_chunk) {
@@ -216,12 +216,12 @@ impl SectionHeader {
         Ok(section)
     }
 
-    /// Looks whether `stored` is what the section says.
-    /// Whether its content is stored as it is.
+    /// Returns true if the content is stored uncompressed.
     pub(crate) fn is_uncompressed(&self) -> bool {
         self.codec == Codec::None.codec_number() && self.stored_bytes == self.raw_bytes
     }
 
+    /// Checks the checksum of the stored content.
     pub(crate) fn verify_checksum(&self, stored: &[u8]) -> Result<(), RowDecodeError> {
         let found = crc32c::crc32c(stored);
         if found != self.checksum {
@@ -231,12 +231,12 @@ impl SectionHeader {
     }
 }
 
-/// The last bytes of a footer, and of a file that is not being written.
+/// The last bytes of a footer, and so of a file that is not being written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FooterTrailer {
-    /// Where the footer begins.
+    /// Offset of the footer.
     pub footer_offset: u64,
-    /// Where the trailer ends.
+    /// Offset of the trailer's end.
     pub end_offset: u64,
 }
 
@@ -252,7 +252,7 @@ impl FooterTrailer {
         bytes
     }
 
-    /// The trailer that ends at `end`, if it is one.
+    /// Parses the trailer that ends at `end`; `None` if the bytes are not one.
     pub(crate) fn parse(bytes: &[u8], file: u32, end: u64) -> Option<Self> {
         let content = bytes.get(..20)?;
         let trailer = Self { footer_offset: u64_at(content, 0), end_offset: u64_at(content, 8) };
@@ -266,22 +266,22 @@ impl FooterTrailer {
     }
 }
 
-/// A block, as a footer lists it.
+/// A block's entry in a footer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FooterEntry {
     pub offset: u64,
-    /// Its bytes in the file, those of the section included.
+    /// Size in the file, including the section header.
     pub bytes: u32,
     pub rows: u32,
     pub statistics: BlockStatistics,
 }
 
-/// What a footer says.
+/// The content of a footer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct FileFooter {
-    /// Where the footer before it begins; 0 if there is none.
+    /// Offset of the previous footer; 0 if there is none.
     pub previous_footer: u64,
-    /// Leaves of which it has statistics.
+    /// The leaves that have statistics.
     pub statistics_leaves: Vec<u32>,
     pub entries: Vec<FooterEntry>,
 }
@@ -302,14 +302,14 @@ impl FileFooter {
         }
     }
 
-    /// The footer of `count` blocks.
+    /// Parses the footer of `count` blocks.
     pub(crate) fn parse(mut bytes: &[u8], count: u32) -> Result<Self, RowDecodeError> {
         let bytes = &mut bytes;
         let previous = u64_at(take_bytes(bytes, 8)?, 0);
         let columns = u32_at(take_bytes(bytes, 4)?, 0);
         let leaves = take_bytes(bytes, (columns as usize).saturating_mul(4))?;
         let leaves: Vec<u32> = leaves.chunks_exact(4).map(|it| u32_at(it, 0)).collect();
-        // Each takes 16 bytes at least.
+        // Each entry takes at least 16 bytes.
         if count as usize > bytes.len() / 16 {
             return Err(RowDecodeError::from_damage(format!("{count} blocks do not fit in it")));
         }

@@ -1,18 +1,18 @@
-//! A file of typed rows whose schema is written once: checksummed, splittable, appendable, read
-//! as another schema by Avro's rules, to and from Arrow or serde.
+//! A self-describing file format of typed rows: checksummed, splittable, appendable, and readable with
+//! another schema by Avro's rules. It converts to and from Arrow and serde.
 //!
 //! ```text
-//!   batches ── columns ── encode ──► blocks ── codec, format ──► file          (writer)
-//!   rows ─ typed ─┘         └ layout, statistics                   │
-//!   batches ◄── decode ◄── plan (resolve: writer × reader) ◄───────┘          (reader)
+//!   batches ── columns ── row_encoder ──► blocks ── codec, file_format ──► file   (writer)
+//!   rows ─ serde_rows ─┘       └ row_layout, block_statistics               │
+//!   batches ◄── row_decoder ◄── plan (schema_resolution: writer × reader) ◄─┘     (reader)
 //! ```
 //!
-//! The schema is compiled once into a record of bits and slots (`layout`), and a pair of schemas
-//! into a [`Plan`]. Both directions take two passes over a block: lengths, then bytes, column by
-//! column. `docs/formats/rowfile.md` has every byte.
+//! The schema is compiled once into a record of bits and slots (`row_layout`), and a pair of schemas into a
+//! [`RowDecodePlan`]. Both directions take two passes over a block, first the lengths, then the bytes, column
+//! by column. `docs/formats/rowfile.md` documents every byte.
 //!
-//! The crate knows nothing of queries or threads; it reads what implements [`ReadAt`] and
-//! writes to what implements [`std::io::Write`].
+//! The crate does not know queries or threads; it reads from any [`ReadAt`] and
+//! writes to any [`std::io::Write`].
 
 #![cfg_attr(
     not(test),

@@ -1,22 +1,22 @@
-//! Bytes that can be read anywhere: a file, memory, whatever the caller has.
+//! Random access to bytes: files, memory, or any source of the caller.
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// Bytes that can be read at any place, by several threads at once.
+/// A source of bytes that several threads can read at any offset at once.
 #[expect(clippy::len_without_is_empty, reason = "an empty file is no rowfile")]
 pub trait ReadAt: Send + Sync {
-    /// How many bytes there are now.
+    /// Returns the current number of bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the operating system.
     fn len(&self) -> io::Result<u64>;
 
     /// Fills `into` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::UnexpectedEof`] if there are fewer.
+    /// Errors of the operating system; [`io::ErrorKind::UnexpectedEof`] if there are fewer bytes.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
 }
 

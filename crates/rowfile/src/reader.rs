@@ -1,4 +1,4 @@
-//! A file to batches: all of it, some columns, some blocks, as another schema.
+//! The reader: a file to batches, with projection, block selection and schema resolution.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,25 +22,24 @@ use crate::row_layout::{BlockLayout, SLACK_BYTES};
 use crate::schema::{Schema, StringLayout};
 use crate::schema_resolution::RowDecodePlan;
 
-/// Bytes that are read at the beginning and at the end of a file, in the hope that they are all
-/// of the header and of the footer.
+/// Number of bytes read at the beginning of a file, which usually contain the whole header.
 const SPECULATIVE_READ_BYTES: u64 = 64 << 10;
 
-/// What to read, and as what.
+/// Options of a read.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
-    /// The schema to read it as. Default: that of the file, in the layouts of `strings`.
+    /// Schema of the batches. Default: the file's, with strings in the layout of `strings`.
     pub schema: Option<SchemaRef>,
-    /// Names of the columns wanted, in this order. Default: all.
+    /// Names of the requested columns, in this order. Default: all.
     pub columns: Option<Vec<String>>,
-    /// Which of Arrow's layouts strings come in, if `schema` does not say. Default: views.
+    /// Arrow layout of strings if `schema` is not given. Default: views.
     pub strings: StringLayout,
-    /// Only blocks that begin in these bytes of the file: ranges that follow one another read
+    /// Restricts the read to blocks that begin in this byte range of the file: consecutive ranges read
     /// every row once. Default: all.
     pub range: Option<Range<u64>>,
-    /// Only these blocks, by their numbers. Default: all.
+    /// Restricts the read to these block numbers. Default: all.
     pub blocks: Option<Vec<usize>>,
-    /// Rows of a batch at most; a batch never has rows of two blocks. Default: 8192.
+    /// Maximum rows of a batch; a batch never contains rows of two blocks. Default: 8192.
     pub batch_rows: usize,
 }
 
@@ -61,25 +60,25 @@ impl Default for ReadOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockInfo {
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Its bytes in the file.
+    /// Size in the file, in bytes.
     pub bytes: u32,
-    /// Its rows.
+    /// Number of rows.
     pub rows: u32,
-    /// Rows of the file before it.
+    /// Number of rows of the file before the block.
     pub first_row: u64,
 }
 
-/// What is known of a column without reading it, one value for each block.
+/// The statistics of a column, with one value for each block.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PerBlockStatistics {
-    /// No value of the block is smaller; null where nothing is known.
+    /// Lower bound of the block's values; null if unknown.
     pub min: ArrayRef,
-    /// No value of the block is larger; null where nothing is known.
+    /// Upper bound of the block's values; null if unknown.
     pub max: ArrayRef,
-    /// How many values are null.
+    /// Number of nulls.
     pub nulls: UInt64Array,
 }
 
@@ -95,21 +94,21 @@ impl<S: ReadAt> Clone for Reader<S> {
     }
 }
 
-/// What is known of a file from its header and its footers.
+/// The header of a file and the content of its footers.
 struct FileIndex {
     name: String,
     header: FileHeader,
-    /// The checksum of the header.
+    /// Checksum of the header, which identifies the file.
     header_checksum: u32,
     blocks: Vec<BlockInfo>,
-    /// The statistics of each block, if it has any.
+    /// Statistics of each block, if it has any.
     statistics: Vec<BlockStatistics>,
-    /// The leaves that they are of.
+    /// The leaves that have statistics.
     statistics_leaves: Vec<u32>,
     last_footer: u64,
-    /// The first byte behind the last footer.
+    /// Offset of the first byte behind the last footer.
     footer_end: u64,
-    /// Bytes behind that, of an append that is not done.
+    /// Number of bytes behind the last footer, from an unfinished append.
     unfinished_bytes: u64,
     damages: Vec<(u64, String)>,
     skipped_bytes: u64,
@@ -134,10 +133,10 @@ impl Reader<File> {
 }
 
 impl<S: ReadAt> Reader<S> {
-    /// Opens `source`, which messages call `name`: reads its header and its footer.
+    /// Opens `source`, which messages call `name`, and reads its header and footers.
     ///
     /// # Errors
-    /// If it is no rowfile, was cut off, is damaged, or of a later version; if it cannot be read.
+    /// If it is not a rowfile, is truncated, damaged, or from a later version; if it cannot be read.
     pub fn new(source: S, name: &str) -> Result<Self> {
         let mut open = FileOpener::new(source, name)?;
         open.find_last_footer()?;
@@ -145,67 +144,68 @@ impl<S: ReadAt> Reader<S> {
         Ok(open.into_reader())
     }
 
-    /// Opens `source` without asking its footers: every whole block is found, whatever is
-    /// between them, which is every byte once to be read. [`damages`](Self::damages) says what was not whole.
+    /// Opens `source` for salvage, without its footers: reads every byte once and finds every whole block,
+    /// whatever lies between them. [`damages`](Self::damages) lists the damaged places.
     ///
     /// # Errors
-    /// If it is no rowfile, its header is damaged, or it cannot be read.
+    /// If it is not a rowfile, its header is damaged, or it cannot be read.
     pub fn open_for_salvage(source: S, name: &str) -> Result<Self> {
         let mut open = FileOpener::new(source, name)?;
         open.scan_blocks()?;
         Ok(open.into_reader())
     }
 
-    /// The schema that the file was written with.
+    /// Returns the schema that the file was written with.
     #[must_use]
     pub fn schema(&self) -> &Schema {
         &self.index.header.schema
     }
 
-    /// What the writer said about it.
+    /// Returns the metadata that the writer stored.
     #[must_use]
     pub fn metadata(&self) -> &std::collections::BTreeMap<String, String> {
         &self.index.header.metadata
     }
 
-    /// How its blocks are compressed, unless that made them larger.
+    /// Returns the compression of the blocks; blocks that it would enlarge are stored uncompressed.
     #[must_use]
     pub fn codec(&self) -> crate::Codec {
         self.index.header.codec
     }
 
-    /// The blocks.
+    /// Returns the blocks.
     #[must_use]
     pub fn blocks(&self) -> &[BlockInfo] {
         &self.index.blocks
     }
 
-    /// All rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn row_count(&self) -> u64 {
         self.index.blocks.iter().map(|block| u64::from(block.rows)).sum()
     }
 
-    /// Bytes at the end of an append that is under way, or was killed. They are not read.
+    /// Returns the number of bytes of an append that is in progress or was killed. They are not read.
     #[must_use]
     pub fn unfinished_bytes(&self) -> u64 {
         self.index.unfinished_bytes
     }
 
-    /// What [`salvaging`](Self::salvaging) found damaged: where, and what is wrong with it.
+    /// Returns the damages that [`open_for_salvage`](Self::open_for_salvage) found: offset and description.
     #[must_use]
     pub fn damages(&self) -> &[(u64, String)] {
         &self.index.damages
     }
 
-    /// Bytes that [`salvaging`](Self::salvaging) skipped because they are of nothing whole.
+    /// Returns the number of bytes that [`open_for_salvage`](Self::open_for_salvage) skipped because they
+    /// belong to nothing whole.
     #[must_use]
     pub fn skipped_bytes(&self) -> u64 {
         self.index.skipped_bytes
     }
 
-    /// The same file behind another source, which is taken to be that file: neither header nor
-    /// footers are read again.
+    /// Returns a reader of the same file through another source, without reading header or
+    /// footers again. The source must contain the same file.
     #[must_use]
     pub fn with_source<T: ReadAt>(&self, source: T) -> Reader<T> {
         Reader { source: Arc::new(source), index: self.index.clone() }
@@ -223,8 +223,8 @@ impl<S: ReadAt> Reader<S> {
         !self.index.statistics_leaves.is_empty() || self.index.header.schema.fields.is_empty()
     }
 
-    /// What the footers know of a column of the file, which is named by its path: `user.id`. None
-    /// where there is no such column, it is of a type without an order, or the writer kept no
+    /// Returns the statistics of a column, which is given by its path: `user.id`. `None`
+    /// if there is no such column, its type has no order, or the writer kept no
     /// statistics.
     #[must_use]
     pub fn column_statistics(&self, column: &str) -> Option<PerBlockStatistics> {
@@ -246,10 +246,10 @@ impl<S: ReadAt> Reader<S> {
         Some(PerBlockStatistics { min: bounds(false)?, max: bounds(true)?, nulls: nulls.collect() })
     }
 
-    /// The plan that `options` ask for. It can be used for other files with the same schema.
+    /// Returns the plan for `options`. It can be reused for other files with the same schema.
     ///
     /// # Errors
-    /// [`Error::Incompatible`] with every conflict of the schemas; if a column is unknown.
+    /// [`Error::IncompatibleSchemas`] with every conflict of the schemas; if a column is unknown.
     pub fn plan(&self, options: &ReadOptions) -> Result<RowDecodePlan> {
         let schema = match &options.schema {
             Some(schema) => schema.clone(),
@@ -265,7 +265,7 @@ impl<S: ReadAt> Reader<S> {
         RowDecodePlan::new(self.schema(), &schema)
     }
 
-    /// Batches, in the order of the rows.
+    /// Reads batches in the order of the rows.
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
@@ -274,10 +274,10 @@ impl<S: ReadAt> Reader<S> {
         self.read_with_plan(plan, options)
     }
 
-    /// As [`read`](Self::read), by a plan that was made before.
+    /// Reads like [`read`](Self::read), with a prepared plan.
     ///
     /// # Errors
-    /// If the plan is for data of another schema.
+    /// If the plan is for another schema.
     pub fn read_with_plan(
         &self,
         plan: Arc<RowDecodePlan>,
@@ -308,7 +308,7 @@ impl<S: ReadAt> Reader<S> {
         })
     }
 
-    /// Reads every byte and looks at every checksum.
+    /// Reads every byte and checks every checksum.
     ///
     /// # Errors
     /// The first damage.
@@ -324,8 +324,8 @@ impl<S: ReadAt> Reader<S> {
         }
     }
 
-    /// Reads every byte and looks at every checksum: all that is damaged, where it begins and what
-    /// is wrong with it.
+    /// Reads every byte and checks every checksum. Returns all damages, each with its offset and
+    /// description.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -337,7 +337,7 @@ impl<S: ReadAt> Reader<S> {
     }
 }
 
-/// Batches of a file.
+/// An iterator over the batches of a file.
 pub struct RowfileBatches<S: ReadAt> {
     reader: Reader<S>,
     plan: Arc<RowDecodePlan>,
@@ -348,16 +348,16 @@ pub struct RowfileBatches<S: ReadAt> {
     current: Option<CurrentBlock>,
 }
 
-/// A block as it is stored, and as it was before it was compressed.
+/// Buffers for a block: as stored, and decompressed.
 #[derive(Default)]
 struct BlockBuffers {
-    /// As long as the longest that there was, and [`SLACK`].
+    /// As long as the longest block so far, plus [`SLACK_BYTES`].
     stored: Vec<u8>,
     raw: Vec<u8>,
 }
 
-/// Memory that a thread keeps for its next reader at most: readers of a few blocks each would
-/// otherwise have the system clear as much for each of them as the file is long.
+/// Maximum buffer memory that a thread keeps for its next reader. Without reuse, readers of a few blocks each
+/// would have the system clear as much memory as the file is long.
 const REUSED_BUFFER_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
@@ -377,28 +377,28 @@ impl<S: ReadAt> Drop for RowfileBatches<S> {
     fn drop(&mut self) {
         let buffers = std::mem::take(&mut self.buffers);
         if buffers.stored.capacity() + buffers.raw.capacity() <= REUSED_BUFFER_BYTES_MAX {
-            // Where the thread is about to end nothing is kept.
+            // Fails if the thread is ending; nothing is kept then.
             let _ = KEPT.try_with(|kept| kept.set(Some(buffers)));
         }
     }
 }
 
-/// A block of which some rows are to come.
+/// A block that is being decoded.
 struct CurrentBlock {
     block: usize,
     layout: BlockLayout,
-    /// Where it begins in what was read; none if it was decompressed.
+    /// Offset of the content in the stored bytes; `None` if it was decompressed.
     stored_offset: Option<usize>,
-    /// Where its next row begins, and where its last ends.
+    /// Offsets of the next row and of the end of the rows.
     next_row_offset: usize,
     rows_end: usize,
-    /// Rows that are done, and all.
+    /// Number of decoded rows, and of all rows.
     decoded_rows: usize,
     rows: usize,
 }
 
 impl<S: ReadAt> RowfileBatches<S> {
-    /// The schema of the batches.
+    /// Returns the schema of the batches.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.plan.output_schema
@@ -413,7 +413,7 @@ impl<S: ReadAt> RowfileBatches<S> {
         let BlockBuffers { stored, raw } = &mut self.buffers;
         let bytes = info.bytes as usize;
         if stored.len() < bytes + SLACK_BYTES {
-            // Nothing of it is needed any more, so that it need not be copied to where there is room.
+            // A new vector instead of `resize`: the old content need not be copied.
             *stored = vec![0; bytes + SLACK_BYTES];
         }
         let section = stored.get_mut(..bytes).unwrap_or_default();
@@ -434,7 +434,7 @@ impl<S: ReadAt> RowfileBatches<S> {
         section.verify_checksum(content).map_err(fault)?;
         let size = section.raw_bytes as usize;
         let from = if section.is_uncompressed() && size == content.len() {
-            // It is decoded where it was read to.
+            // Decoded in place.
             if let Some(slack) = stored.get_mut(bytes..bytes + SLACK_BYTES) {
                 slack.fill(0);
             }
@@ -517,7 +517,7 @@ impl<S: ReadAt> Iterator for RowfileBatches<S> {
     fn next(&mut self) -> Option<Self::Item> {
         let step = self.next_batch();
         if step.is_err() {
-            // Nothing comes after an error.
+            // No batch follows an error.
             self.blocks = Vec::new().into_iter();
             self.current = None;
         }
@@ -525,7 +525,7 @@ impl<S: ReadAt> Iterator for RowfileBatches<S> {
     }
 }
 
-/// A file that is being opened.
+/// The state of opening a file.
 struct FileOpener<S> {
     source: S,
     name: String,
@@ -535,9 +535,9 @@ struct FileOpener<S> {
     file_bytes: u64,
     footer_end: u64,
     last_footer: u64,
-    /// From the last to the first.
+    /// Footers from the last to the first.
     footers: Vec<FileFooter>,
-    /// Found without a footer.
+    /// Blocks found by a scan, without a footer.
     scanned_blocks: Vec<BlockInfo>,
     damages: Vec<(u64, String)>,
     skipped_bytes: u64,
@@ -557,7 +557,7 @@ impl<S: ReadAt> FileOpener<S> {
         let mut bytes = vec![0; guess];
         source.read_at(0, &mut bytes).map_err(io)?;
         if bytes.len() < HEADER_BYTES {
-            // As far as it goes it may be one.
+            // These bytes may be the beginning of a rowfile.
             if crate::file_format::MAGIC.starts_with(bytes.get(..8).unwrap_or(&bytes)) && guess > 0
             {
                 return Err(cut_off(0));
@@ -591,7 +591,7 @@ impl<S: ReadAt> FileOpener<S> {
     }
 
     fn read_bytes(&self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
-        // Callers ask for what is in the file only.
+        // Callers request only bytes that the file contains.
         let mut into = vec![0; usize::try_from(bytes).unwrap_or_default()];
         self.source
             .read_at(offset, &mut into)
@@ -603,7 +603,7 @@ impl<S: ReadAt> FileOpener<S> {
         Error::Damaged { file: self.name.clone(), part, offset, reason: reason.into() }
     }
 
-    /// The trailer that ends at `end`.
+    /// Reads the trailer that ends at `end`.
     fn read_trailer(&self, end: u64) -> Result<Option<FooterTrailer>> {
         let Some(start) = end.checked_sub(TRAILER_BYTES as u64) else { return Ok(None) };
         if start < self.header_end {
@@ -616,13 +616,13 @@ impl<S: ReadAt> FileOpener<S> {
         ))
     }
 
-    /// Finds the last footer that is whole.
+    /// Finds the last whole footer.
     fn find_last_footer(&mut self) -> Result<()> {
         if let Some(trailer) = self.read_trailer(self.file_bytes)? {
             (self.last_footer, self.footer_end) = (trailer.footer_offset, trailer.end_offset);
             return Ok(());
         }
-        // An append is under way or was killed, or the file was cut off: go from section to
+        // An append is in progress or was killed, or the file is truncated: walk from section to
         // section.
         let mut at = self.header_end;
         let (mut blocks, mut rows, mut last) = (0, 0, None);
@@ -666,7 +666,7 @@ impl<S: ReadAt> FileOpener<S> {
         Ok(())
     }
 
-    /// The section at `at`, if the file goes on for as long as one.
+    /// Reads the section header at `at`; `None` if the file ends within it.
     fn read_section(&self, at: u64) -> Result<Option<SectionHeader>> {
         if at.saturating_add(SECTION_BYTES as u64) > self.file_bytes {
             return Ok(None);
@@ -678,7 +678,7 @@ impl<S: ReadAt> FileOpener<S> {
             .map_err(|fault| fault.into_error(&self.name, FilePart::Block(None), at, 0))
     }
 
-    /// Reads the footers, from the last to the first.
+    /// Reads the footers from the last to the first.
     fn read_footers(&mut self) -> Result<()> {
         let mut at = self.last_footer;
         let mut end = self.footer_end;
@@ -689,7 +689,7 @@ impl<S: ReadAt> FileOpener<S> {
             if at < self.header_end || at >= end {
                 return Err(self.damaged_error(FilePart::Footer, at, reason));
             }
-            // Once the end of the footer is known, it is read with its trailer; before, only the last is.
+            // Read the header first; the footer's end, and with it its trailer, follows from there.
             let head = self.read_bytes(at, (SECTION_BYTES as u64).min(end - at))?;
             let fault =
                 |fault: RowDecodeError| fault.into_error(&self.name, FilePart::Footer, at, 0);
@@ -709,7 +709,7 @@ impl<S: ReadAt> FileOpener<S> {
                 let reason = "its trailer is not what its checksum says";
                 return Err(self.damaged_error(FilePart::Footer, at, reason));
             }
-            // The entries are in order, between the footer before and this one.
+            // Entries must be in order and lie between the previous footer and this one.
             let mut from = footer.previous_footer.max(self.header_end);
             for entry in &footer.entries {
                 let entry_end = entry.offset.saturating_add(u64::from(entry.bytes));
@@ -749,7 +749,7 @@ impl<S: ReadAt> FileOpener<S> {
         }
     }
 
-    /// Finds every whole block, and what is not whole.
+    /// Finds every whole block, and records everything else as damage.
     fn scan_blocks(&mut self) -> Result<()> {
         let mut at = self.header_end;
         let mut has_end = false;
@@ -813,7 +813,7 @@ impl<S: ReadAt> FileOpener<S> {
         Ok(())
     }
 
-    /// Notes that what is at `at` is damaged, and goes on where the next section may begin.
+    /// Records damage at `at`, and returns the position where the next section may begin.
     fn skip_damage(&mut self, at: u64, from: u64, reason: String) -> Result<u64> {
         let next = self.find_next_section(from)?;
         Ok(self.record_damage(at, next, reason))
@@ -825,7 +825,8 @@ impl<S: ReadAt> FileOpener<S> {
         next
     }
 
-    /// The next place from `from` on where a section may begin; the end of the file if there is none.
+    /// Returns the next position from `from` on where a section may begin; the end of the file if there is
+    /// none.
     fn find_next_section(&self, from: u64) -> Result<u64> {
         const STEP: u64 = 1 << 20;
         let marks = [SectionKind::Block, SectionKind::Footer].map(|kind| {

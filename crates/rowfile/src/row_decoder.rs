@@ -1,13 +1,13 @@
-//! Rows to Arrow arrays, by a plan that was made once.
+//! Decoding of rows into Arrow arrays by a prepared plan.
 //!
 //! ```text
-//!   rows ── walk ──► starts of rows, places of the strings and lists wanted    (1st pass)
-//!        ── gather ► one array per wanted field                               (2nd pass)
+//!   rows ── walk ──► starts of rows, spans of the requested strings and lists     (1st pass)
+//!        ── gather ► one array per requested field                               (2nd pass)
 //! ```
 //!
-//! The walk reads nothing but lengths. A field that nobody wants is a length that is added, and
-//! nothing if it has a slot. Gathering goes field by field, so that its loops know their types. Text is
-//! looked at for UTF-8 all at once when it is together in its array, not string by string.
+//! The walk reads nothing but lengths. A field that is not requested costs the addition of its length, and
+//! nothing if it has a slot. Gathering goes field by field, with loops specialized to the type. Text is
+//! validated as UTF-8 all at once when it is contiguous in its array, not string by string.
 
 use std::sync::Arc;
 
@@ -31,14 +31,14 @@ use crate::row_encoder::SHORT_COPY_BYTES;
 use crate::row_layout::{BitLayout, BlockLayout, LeafKind, RowStructure, SlotLayout};
 use crate::scalar_arrays::with_integer_type;
 
-/// What to make of the rows of a record.
+/// The plan that decodes the rows of a record.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordDecodePlan {
     pub output_fields: Vec<OutputField>,
-    /// For each leaf, if it is of variable length and wanted: which of the places noted in the
-    /// walk are its own.
+    /// For each leaf: the index of its spans among those that the walk records, if it has variable length and
+    /// is requested.
     pub span_indexes: Vec<Option<usize>>,
-    /// How many of them are wanted.
+    /// Number of requested leaves of variable length.
     pub span_count: usize,
 }
 
@@ -51,7 +51,7 @@ impl RecordDecodePlan {
         }
     }
 
-    /// Notes that the places of a leaf are wanted.
+    /// Requests that the walk records the spans of a leaf. Returns their index.
     pub(crate) fn request_spans(&mut self, leaf: usize) -> usize {
         let next = self.span_count;
         match self.span_indexes.get_mut(leaf) {
@@ -66,27 +66,27 @@ impl RecordDecodePlan {
     }
 }
 
-/// A field that comes out.
+/// An output field of a decode.
 #[derive(Debug, Clone)]
 pub(crate) struct OutputField {
     pub field: FieldRef,
-    /// Its path, for messages.
+    /// Path of the field, for messages.
     pub path: String,
-    /// It is null where one of these bits is set.
+    /// The field is null in rows where one of these bits is set.
     pub null_bits: Vec<usize>,
     pub source: FieldValueSource,
 }
 
-/// Where the values of a field come from.
+/// The source of a field's values in the rows.
 #[derive(Debug, Clone)]
 pub(crate) enum FieldValueSource {
     Null,
-    /// Always this one value.
+    /// The same value in every row.
     Constant(ArrayRef),
     Boolean {
         bit: usize,
     },
-    /// An integer, perhaps times something, as whatever the field's type is.
+    /// An integer, optionally multiplied by a factor, converted to the field's type.
     Integer {
         slot: usize,
         signed: bool,
@@ -107,7 +107,7 @@ pub(crate) enum FieldValueSource {
     },
     Enum {
         slot: usize,
-        /// What the reader makes of each of the writer's symbols.
+        /// The reader's key for each of the writer's symbols.
         reader_keys: Vec<Option<i32>>,
         /// The writer's symbols, for messages.
         writer_symbols: Vec<String>,
@@ -122,7 +122,7 @@ pub(crate) enum FieldValueSource {
     Struct(Vec<OutputField>),
 }
 
-/// Reads 8 bytes, or 0 where there are none: callers have looked whether there are.
+/// Reads 8 bytes; 0 if they do not exist, which callers have ruled out.
 #[inline]
 fn load_u64(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
@@ -146,7 +146,7 @@ impl SlotLayout {
     }
 }
 
-/// Lengths that a row says, in the order of what they are of.
+/// A walker over rows that reads their lengths, in the order of the values.
 struct RowWalker {
     slots: Vec<LengthSlot>,
     fixed: u64,
@@ -154,18 +154,18 @@ struct RowWalker {
 
 struct LengthSlot {
     slot: SlotLayout,
-    /// Whether the slot stands where the bytes begin, and not in the fixed part.
+    /// True if the slot directly precedes the value's bytes instead of lying in the fixed part.
     is_prefix: bool,
-    /// Bytes for each that the slot counts.
+    /// Bytes per counted unit.
     item_bytes: u64,
     span_index: Option<usize>,
 }
 
-/// Where rows are, and what is wanted of variable length in them.
+/// The starts of rows, and the spans of their requested variable-length values.
 #[derive(Debug, Default)]
 pub(crate) struct RowPositions {
     starts: Vec<u32>,
-    /// For each that is wanted, for each row: where it begins, and its bytes.
+    /// For each requested leaf and each row: start and length of the value.
     spans: Vec<(u32, u32)>,
 }
 
@@ -196,7 +196,7 @@ impl RowWalker {
         Self { slots, fixed: layout.fixed_bytes as u64 }
     }
 
-    /// Walks over one row, which begins at `start`, and returns where it ends.
+    /// Walks over one row that begins at `start`, and returns its end.
     #[inline]
     fn walk_row(
         &self,
@@ -239,18 +239,18 @@ impl RowWalker {
     }
 }
 
-/// The rows of a block, decoded some at a time.
+/// A decoder for the rows of a block, in batches.
 pub(crate) struct BlockRowDecoder<'a> {
     pub record: &'a RowStructure,
     pub layout: &'a BlockLayout,
-    /// The rows, and [`SLACK`](crate::layout::SLACK) bytes.
+    /// The rows, followed by [`SLACK_BYTES`](crate::row_layout::SLACK_BYTES) bytes.
     pub bytes: &'a [u8],
-    /// Where the rows end in them.
+    /// End of the rows in `bytes`.
     pub rows_end: usize,
 }
 
 impl BlockRowDecoder<'_> {
-    /// Decodes `rows` rows that begin at `at`, one behind the other. Returns where they end, too.
+    /// Decodes `rows` consecutive rows that begin at `at`. Returns the arrays and the end of the rows.
     pub(crate) fn decode_next(
         &self,
         plan: &RecordDecodePlan,
@@ -279,7 +279,7 @@ impl BlockRowDecoder<'_> {
         Ok((self.gather_fields(plan, &places, None)?, end))
     }
 
-    /// Decodes rows that are at the given places, each as long as it says.
+    /// Decodes rows at the given spans. Each row must fill its span.
     pub(crate) fn decode_at_spans(
         &self,
         plan: &RecordDecodePlan,
@@ -319,7 +319,7 @@ impl BlockRowDecoder<'_> {
         let mut total = 0_u64;
         offsets.push(0);
         for ((_, length), count) in spans.iter().zip(counts) {
-            // Every item takes at least `fixed` bytes, so there are no more than bytes.
+            // Every item takes at least `fixed` bytes, so the count is bounded by the bytes.
             if count.checked_mul(lengths.fixed).is_none_or(|bytes| bytes > u64::from(*length)) {
                 return Err(wrong());
             }
@@ -370,7 +370,7 @@ impl BlockRowDecoder<'_> {
         self.layout.slots.get(slot).copied().unwrap_or_default()
     }
 
-    /// Where a bit is set, or none if it is nowhere.
+    /// Returns a bit of each row, or `None` if it is set nowhere.
     fn read_bits(&self, bit: usize, starts: &[u32]) -> Option<BooleanBuffer> {
         match self.bit(bit) {
             BitLayout::Constant(false) => None,
@@ -413,7 +413,7 @@ impl BlockRowDecoder<'_> {
                 reason: "it is null, which the reader's schema does not allow".into(),
             });
         }
-        // What is null with a struct that holds it is none of a field that may not be null.
+        // Under a null parent a required field may be null: it then has no null buffer of its own.
         let skipped = nulls.clone();
         let nulls = nulls.filter(|_| out.field.is_nullable());
         let data_type = out.field.data_type();
@@ -500,7 +500,7 @@ impl BlockRowDecoder<'_> {
                 let counts = starts.iter().map(|start| slot.read_integer(self.bytes, *start));
                 let (found, offsets) = inner.walk_list_items(items, places.spans(*want), counts)?;
                 let arrays = inner.gather_fields(items, &found, None);
-                // The row is that of the list, not that of the item.
+                // Report the row of the list, not of the item.
                 let arrays = arrays.map_err(|fault| match fault {
                     RowDecodeError::InvalidValue { row, column, reason } => {
                         let row = offsets.partition_point(|offset| *offset as usize <= row);
@@ -524,7 +524,7 @@ impl BlockRowDecoder<'_> {
         }
     }
 
-    /// An integer of at most 128 bits.
+    /// Reads an integer of at most 128 bits.
     fn read_i128(&self, slot: SlotLayout, start: u32) -> i128 {
         if slot.width > 8 {
             load_u128(self.bytes, start as usize + slot.offset as usize).cast_signed()
@@ -574,7 +574,7 @@ impl BlockRowDecoder<'_> {
                 _ => primitive_array::<TimestampNanosecondType>(values.into(), nulls, data_type),
             };
         }
-        /// As another type, of which the value is known to be.
+        /// Converts to an Arrow type that is known to hold the values.
         macro_rules! as_type {
             ($arrow:ty) => {{
                 #[expect(
@@ -734,7 +734,7 @@ impl BlockRowDecoder<'_> {
                 };
                 let buffers = if data.is_empty() { vec![] } else { vec![Buffer::from_vec(data)] };
                 Some(if is_text {
-                    // SAFETY: views point into the buffer, and the text was looked at.
+                    // SAFETY: views point into the buffer, and the text is validated.
                     Arc::new(unsafe {
                         GenericByteViewArray::<arrow_array::types::StringViewType>::new_unchecked(
                             views, buffers, nulls,
@@ -768,7 +768,7 @@ impl BlockRowDecoder<'_> {
         }
     }
 
-    /// The error of text that is none.
+    /// Returns the error of text that is not valid UTF-8.
     fn invalid_utf8_error<T>(
         &self,
         out: &OutputField,
@@ -782,7 +782,7 @@ impl BlockRowDecoder<'_> {
         Err(RowDecodeError::InvalidValue { row, column: out.path.clone(), reason })
     }
 
-    /// Offsets and bytes; none if text is wanted and they are not.
+    /// Builds an array of offsets and bytes; `None` if the bytes should be text and are not.
     fn decode_offset_strings<T: arrow_array::types::ByteArrayType>(
         &self,
         spans: &[(u32, u32)],
@@ -811,14 +811,14 @@ impl BlockRowDecoder<'_> {
         }
         // SAFETY: offsets rise from 0 to the number of bytes.
         let offsets = unsafe { OffsetBuffer::new_unchecked(ScalarBuffer::from(offsets)) };
-        // SAFETY: the text was looked at, and every string begins with a character.
+        // SAFETY: the text is validated, and every string begins with a character.
         Ok(Some(Arc::new(unsafe {
             GenericByteArray::<T>::new_unchecked(offsets, Buffer::from_vec(data), nulls)
         })))
     }
 
-    /// Views, and the bytes of those that are too long to be in them; none where text is wanted
-    /// and they are not.
+    /// Builds views, and the bytes of strings that are too long for their view; `None` if the bytes should be
+    /// text and are not.
     fn decode_string_views(
         &self,
         spans: &[(u32, u32)],
@@ -862,7 +862,7 @@ impl BlockRowDecoder<'_> {
     }
 }
 
-/// Copies `length` bytes to `at` of `to`, which has [`COPY_BYTES`] more than it needs.
+/// Copies `length` bytes to `at` of `to`, which has [`SHORT_COPY_BYTES`] spare bytes.
 #[inline]
 fn copy_string(from: &[u8], start: usize, length: usize, to: &mut [u8], at: usize) {
     if length <= SHORT_COPY_BYTES
@@ -893,7 +893,7 @@ where
     starts.iter().map(|start| get(*start)).collect::<Vec<_>>().into()
 }
 
-/// The integers of a slot.
+/// Reads the integers of a slot.
 fn collect_integers<T>(
     bytes: &[u8],
     slot: SlotLayout,
@@ -922,7 +922,7 @@ fn primitive_array<T: ArrowPrimitiveType>(
     }))
 }
 
-/// A list or map of items.
+/// Builds a list or map array.
 fn list_array(
     field: &FieldRef,
     offsets: &[u32],
@@ -935,7 +935,7 @@ fn list_array(
                 .ok_or_else(|| RowDecodeError::from_damage("a list with 2^31 items"))
         });
         let offsets: Vec<O> = offsets.collect::<Result<_, _>>()?;
-        // SAFETY: they rise from 0.
+        // SAFETY: the offsets ascend from 0.
         Ok(unsafe { OffsetBuffer::new_unchecked(offsets.into()) })
     }
     let none = || RowDecodeError::from_damage("a list without items");

@@ -1,17 +1,16 @@
-//! Columns to rows, a block at a time.
+//! Encoding of columns into rows, one block at a time.
 //!
 //! ```text
-//!   columns ─ widen ─► extent ─► layout ─ sizes ─► starts ─ write ─► rows
-//!             (1st pass over values)      (lengths only)   (2nd pass)
+//!   columns ─ include_rows ─► params ─► layout ─ sizes ─► starts ─ write ─► rows
+//!             (1st pass over values)          (lengths only)   (2nd pass)
 //! ```
 //!
-//! The second pass goes column by column through a tile of rows that stays in the first caches:
-//! the loops know their types, and every line of memory is written once. A column's loop has one
-//! line of each row at hand, so that a tile may have as many rows as the first cache has lines
-//! to spare: with 36 rows of an event instead, going from column to column took as long as a
-//! fifth of the copying. Strings are copied 16, 32 or 64 bytes at a time, by the longest of a tile,
-//! where what is written beyond them is overwritten anyway: by later values of the same row, or by
-//! the next row if a string is all that a row has of variable length.
+//! The second pass goes column by column through a tile of rows that stays in the L1 and L2 caches: each loop
+//! is specialized to its type, and every cache line is written once. A column's loop touches one cache line
+//! of each row, so a tile may have as many rows as the L1 cache has lines to spare. With tiles of only 36
+//! event rows, switching between columns took as long as a fifth of the copying. Strings are copied 16, 32 or
+//! 64 bytes at a time, by the longest of a tile. The surplus bytes are overwritten later: by later values of
+//! the same row, or by the next row if a string is the only variable-length value of a row.
 
 use std::ops::Range;
 
@@ -24,17 +23,17 @@ use crate::row_layout::{
     SlotLayout, byte_width,
 };
 
-/// Bytes of rows that are written before the next column's turn comes: they stay in the second
+/// Maximum bytes of rows that are written before the next column: they stay in the L2
 /// cache.
 const TILE_BYTES: usize = 128 << 10;
-/// Rows of a tile at most: the lines that they are written to stay in the first cache.
+/// Maximum rows in a tile: the cache lines that they are written to stay in the L1 cache.
 const TILE_ROWS_MAX: usize = 256;
 
-/// Bytes that a string with its prefix takes at most when more than it are copied, and that there
-/// are behind a block for it.
+/// Maximum number of bytes that a fixed-size copy of a string with its prefix writes; the buffer has as many
+/// spare bytes behind a block.
 const STRING_SLACK_BYTES: usize = 4 + 64;
 
-/// What the values of a block lie between.
+/// The ranges of the values of a block.
 #[derive(Debug, Clone)]
 pub(crate) struct ValueRanges {
     pub bits: Vec<(bool, bool)>,
@@ -42,16 +41,16 @@ pub(crate) struct ValueRanges {
     pub children: Vec<ValueRanges>,
 }
 
-/// What the values of a slot lie between.
+/// The range of the values of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotRange {
-    /// No value so far.
+    /// No value yet.
     Empty,
     Signed(i64, i64),
     Unsigned(u64, u64),
-    /// Bits that are the same in all values.
+    /// All values have these bits.
     SameBits(u64),
-    /// The slot's whole width is needed.
+    /// Values need the slot's whole width.
     FullWidth,
 }
 
@@ -131,7 +130,7 @@ impl ValueRanges {
         }
     }
 
-    /// Takes in `rows` of `columns`.
+    /// Extends the ranges by `rows` of `columns`.
     pub(crate) fn include_rows(
         &mut self,
         record: &RowStructure,
@@ -154,7 +153,7 @@ impl ValueRanges {
                         Some(nulls) => (&values & nulls.inner()).count_set_bits(),
                         None => values.count_set_bits(),
                     };
-                    // A null is kept as false.
+                    // A null is stored as false.
                     self.include_bit(bit, ones < rows.len(), ones > 0);
                 }
                 (LeafKind::Integer { slot }, LeafValues::Integer(integers)) if !is_all_null => {
@@ -266,21 +265,22 @@ impl ValueRanges {
         }
     }
 
-    /// The bytes of lists' items, which are known when the items' layouts are: fills in what
-    /// [`widen`](Self::widen) left open.
+    /// Extends a slot by the byte lengths of lists, which are known once the items' layouts are: completes
+    /// [`include_rows`](Self::include_rows).
     fn include_item_bytes(&mut self, slot: usize, min: u32, max: u32) {
         self.include_unsigned(slot, min.into(), max.into());
     }
 }
 
+/// An integer type whose values have a [`SlotRange`].
 trait SlotInteger: Copy + Ord {
     const LOWEST: Self;
     const HIGHEST: Self;
 
-    /// What values between two of them lie between.
+    /// Returns the range between two values.
     fn span(min: Self, max: Self) -> SlotRange;
 
-    /// With its sign, in 64 bits.
+    /// Returns the value sign-extended to 64 bits.
     fn wide(self) -> u64;
 }
 
@@ -305,7 +305,7 @@ bounds! {
     Unsigned: u8, u16, u32, u64;
 }
 
-/// The smallest and the largest value that is not null.
+/// Returns the smallest and the largest value that is not null.
 fn find_extremes<T: Copy + Ord>(
     values: &[T],
     nulls: Option<&NullBuffer>,
@@ -321,25 +321,25 @@ fn find_extremes<T: Copy + Ord>(
     found
 }
 
-/// From the first to the last of some offsets.
+/// Returns the range from the first to the last offset.
 fn offset_range(offsets: &[u32]) -> Range<usize> {
     let at = |offset: Option<&u32>| offset.copied().unwrap_or_default() as usize;
     at(offsets.first())..at(offsets.last())
 }
 
-/// The bytes of each row, and of the items in its lists.
+/// The size in bytes of each row, and of the items in its lists.
 #[derive(Debug, Default)]
 pub(crate) struct RowSizes {
     pub rows: Vec<u32>,
-    /// Those of the items of each list, in the order of the record's children.
+    /// Sizes of the items of each list, in the order of the structure's children.
     children: Vec<RowSizes>,
 }
 
-/// Rows larger than a block.
+/// The error for rows that exceed a block; contains their size.
 pub(crate) struct RowsTooLarge(pub u64);
 
 impl RowSizes {
-    /// The sizes of `rows`.
+    /// Computes the sizes of `rows`.
     fn new(
         record: &RowStructure,
         layout: &BlockLayout,
@@ -383,7 +383,7 @@ impl RowSizes {
     }
 }
 
-/// Sums of `sizes` between `offsets`, which may begin anywhere.
+/// Returns the sums of `sizes` between `offsets`, whose first may be any number.
 fn sums_between_offsets<'a>(
     sizes: &'a [u32],
     offsets: &'a [u32],
@@ -398,7 +398,7 @@ fn sums_between_offsets<'a>(
     })
 }
 
-/// What each row would take if nothing were left out; at least what it will take in any block.
+/// Returns the size of each row in the plain layout, an upper bound of its size in any block.
 pub(crate) fn row_sizes_max(record: &RowStructure, columns: &LeafColumns) -> Result<Vec<u32>> {
     let limit = |found| Error::TooLarge { what: "a row", found, limit: BLOCK_BYTES_MAX };
     let layout = BlockLayout::new_plain(record, 4).map_err(limit)?;
@@ -406,7 +406,7 @@ pub(crate) fn row_sizes_max(record: &RowStructure, columns: &LeafColumns) -> Res
     Ok(sizes.map_err(|RowsTooLarge(found)| limit(found))?.rows)
 }
 
-/// For each row the width, 1, 2 or 4, that all its lengths fit in when it is encoded alone.
+/// Returns for each row the width, 1, 2 or 4, that all its lengths fit when it is encoded by itself.
 pub(crate) fn length_widths(record: &RowStructure, columns: &LeafColumns) -> Result<Vec<u8>> {
     let limit = |found| Error::TooLarge { what: "a row", found, limit: BLOCK_BYTES_MAX };
     let rows = 0..columns.rows;
@@ -430,7 +430,7 @@ pub(crate) fn length_widths(record: &RowStructure, columns: &LeafColumns) -> Res
     Ok(widths)
 }
 
-/// The largest length in each row, those in its items included.
+/// Returns the largest length in each row, including those in its items.
 fn longest_lengths(
     record: &RowStructure,
     columns: &LeafColumns,
@@ -472,10 +472,10 @@ fn longest_lengths(
     longest
 }
 
-/// Writes the layout and the rows of a block, which consists of `parts`: columns and the rows
-/// of them. It begins at `at` of `out`, which grows as needed and whose bytes may be any: so a
-/// writer's memory is not cleared for each block. Returns what the values lie between, and where
-/// the block ends.
+/// Writes the layout and the rows of a block from `parts`, each with columns and a range of their rows.
+/// The block begins at `at` of `out`, which grows as needed and may contain any bytes, so that the
+/// writer's memory is not cleared for each block. Returns the ranges of the values and the end of
+/// the block.
 pub(crate) fn encode_block(
     record: &RowStructure,
     parts: &[(&LeafColumns, Range<usize>)],
@@ -504,8 +504,8 @@ fn block_too_large_error(RowsTooLarge(found): RowsTooLarge) -> Error {
     Error::TooLarge { what: "a block", found, limit: BLOCK_BYTES_MAX }
 }
 
-/// All rows of some columns in a layout that holds them, each with `head` before it. Returns
-/// them and their sizes without it.
+/// Encodes all rows of `columns` in `layout`, each with `head` before it. Returns
+/// the bytes and the sizes of the rows without their heads.
 pub(crate) fn encode_single_rows(
     record: &RowStructure,
     layout: &BlockLayout,
@@ -519,7 +519,7 @@ pub(crate) fn encode_single_rows(
     Ok((out, sizes.rows))
 }
 
-/// Writes rows from `at` on. Returns their sizes, and where they end.
+/// Writes rows from `at` on. Returns their sizes and their end.
 fn write_rows_at(
     record: &RowStructure,
     layout: &BlockLayout,
@@ -536,7 +536,7 @@ fn write_rows_at(
     if end > BLOCK_BYTES_MAX {
         return Err(block_too_large_error(RowsTooLarge(end)));
     }
-    // No block is as large as 4 GiB, and hence no place in it.
+    // Fits: blocks are smaller than 4 GiB, and so are positions in them.
     let mut next = u32::try_from(at).map_err(|_| block_too_large_error(RowsTooLarge(end)))?;
     let starts = sizes.rows.iter().map(|size| {
         let start = next + gap;
@@ -554,7 +554,7 @@ fn write_rows_at(
         out,
     );
     if let Some(head) = head {
-        // Only now: before, strings may have been written over them.
+        // Written last: string copies may have overwritten the heads.
         for start in &starts {
             out[*start as usize - 1] = head;
         }
@@ -562,8 +562,8 @@ fn write_rows_at(
     Ok((sizes, end))
 }
 
-/// The layout of a block: from the innermost items outwards, since the bytes of a list's items
-/// depend on their layout.
+/// Computes the layout of a block, from the innermost items outwards, because the byte length of a list's
+/// items depends on their layout.
 fn compute_block_layout(
     record: &RowStructure,
     ranges: &mut ValueRanges,
@@ -606,13 +606,13 @@ fn compute_block_layout(
     BlockLayout::new(record, &ranges.layout_params(record)).map_err(RowsTooLarge)
 }
 
-/// Writes rows of some columns.
+/// A writer of rows from columns.
 struct BlockRowWriter<'a> {
     record: &'a RowStructure,
     layout: &'a BlockLayout,
     columns: &'a LeafColumns,
     sizes: &'a RowSizes,
-    /// Whether they are a list's items, between which is what has been written.
+    /// True for a list's items, which lie between bytes that are already written.
     is_list_items: bool,
 }
 
@@ -622,7 +622,7 @@ impl BlockRowWriter<'_> {
         let bytes: usize = self.sizes.rows.iter().map(|size| *size as usize).sum();
         let average = bytes / rows.len().max(1) + 1;
         let tile = (TILE_BYTES / average).clamp(16, TILE_ROWS_MAX);
-        // Where the items of each list begin.
+        // Start of each item of each list.
         let mut inner: Vec<Vec<u32>> =
             self.sizes.children.iter().map(|sizes| Vec::with_capacity(sizes.rows.len())).collect();
         let mut cursors = Vec::with_capacity(tile);
@@ -635,8 +635,8 @@ impl BlockRowWriter<'_> {
                 RowTile { first_row: first, column_rows: rows.start + first..rows.start + last };
             let starts = &starts[first..last];
             if has_one_string {
-                // What a string is too long is overwritten by the next row, whose fixed part is
-                // written after it.
+                // Surplus string bytes fall into the next row, whose fixed part is
+                // written afterwards.
                 self.write_variable_parts(&tile, starts, out.len(), &mut cursors, &mut inner, out);
                 self.clear_fixed_parts(starts, out);
                 self.write_fixed_parts(&tile, starts, &mut numbers, out);
@@ -664,10 +664,10 @@ impl BlockRowWriter<'_> {
         }
     }
 
-    /// Clears the fixed parts: bits are set, nulls left out, and padding is 0.
+    /// Clears the fixed parts: bits are set later, nulls are not written, and padding is 0.
     fn clear_fixed_parts(&self, starts: &[u32], out: &mut [u8]) {
         match self.layout.fixed_bytes {
-            // A call of its own for each row takes as long as writing a short string.
+            // A `fill` call for each row would take as long as writing a short string.
             1 => starts.iter().for_each(|start| out[*start as usize] = 0),
             fixed => {
                 for start in starts {
@@ -681,7 +681,7 @@ impl BlockRowWriter<'_> {
         self.layout.slots.get(slot).copied().unwrap_or_default()
     }
 
-    /// Bits and slots.
+    /// Writes bits and slots.
     fn write_fixed_parts(
         &self,
         tile: &RowTile,
@@ -699,7 +699,7 @@ impl BlockRowWriter<'_> {
                     if valid == u64::MAX {
                         continue;
                     }
-                    // No branch: nobody can tell which row is null.
+                    // No branch: nulls are not predictable.
                     for (row, start) in starts.iter().enumerate() {
                         let is_null = valid >> row & 1 == 0;
                         out[(start + byte) as usize] |= mask * u8::from(is_null);
@@ -786,7 +786,7 @@ impl BlockRowWriter<'_> {
                     self.write_numbers(slot, tile, starts, None, numbers, out, counts);
                     if let (Some(bytes), Some(sizes)) = (bytes, self.sizes.children.get(child)) {
                         let slot = self.slot(bytes);
-                        // The sizes begin with the items of the first row that is written.
+                        // The sizes begin with the items of the first written row.
                         let from = all[tile.column_rows.start - tile.first_row];
                         let sizes = &sizes.rows[(offsets[0] - from) as usize..];
                         let values = sums_between_offsets(sizes, offsets)
@@ -849,8 +849,8 @@ impl BlockRowWriter<'_> {
         }
     }
 
-    /// What is behind the fixed parts; where list items begin goes to `inner`. What is behind a row
-    /// may be overwritten up to `limit`.
+    /// Writes the values behind the fixed parts, and appends the starts of list items to `inner`. Bytes
+    /// behind a row may be overwritten up to `limit`.
     fn write_variable_parts(
         &self,
         tile: &RowTile,
@@ -925,15 +925,15 @@ impl BlockRowWriter<'_> {
     }
 }
 
-/// Rows that are written in one go.
+/// Rows that are written together.
 struct RowTile {
-    /// The first, counted from the first that is written at all.
+    /// Index of the first row, counted from the first written row.
     first_row: usize,
-    /// Which they are of the columns' rows.
+    /// Range in the columns' rows.
     column_rows: Range<usize>,
 }
 
-/// Writes the lowest `WIDTH` bytes of numbers.
+/// Writes the lowest `WIDTH` bytes of each number.
 fn write_number_bytes<const WIDTH: usize>(
     slot: SlotLayout,
     starts: &[u32],
@@ -946,15 +946,15 @@ fn write_number_bytes<const WIDTH: usize>(
     }
 }
 
-/// The least that is copied of a string, if there is so much.
+/// Number of bytes of the shortest fixed-size string copy.
 pub(crate) const SHORT_COPY_BYTES: usize = 16;
 
-/// Bytes of a string's prefix at most.
+/// Maximum size of a string's prefix, in bytes.
 const PREFIX_BYTES_MAX: usize = 4;
 
-/// Writes a string's prefix and bytes to the beginning of what is left of a row. As long as there
-/// are so many bytes on both sides, 4 and `N` are copied, whatever the length: nobody can tell it
-/// beforehand, and what is too much is overwritten by what follows in the row.
+/// Writes a string's prefix and bytes to the beginning of the rest of a row. If both sides have
+/// enough bytes, copies a fixed 4 and `N` bytes for any length: lengths are not predictable,
+/// and later values of the row overwrite the surplus.
 #[inline(always)]
 fn write_string<const N: usize>(
     slot: SlotLayout,
@@ -976,7 +976,7 @@ fn write_string<const N: usize>(
     }
 }
 
-/// Writes a string's prefix and bytes and nothing more.
+/// Writes exactly a string's prefix and bytes.
 #[inline(never)]
 fn write_string_exactly(slot: SlotLayout, from: &[u8], start: usize, length: u32, row: &mut [u8]) {
     let width = (slot.width as usize).min(PREFIX_BYTES_MAX);
@@ -997,7 +997,7 @@ fn copy_strings<O: ArrowNativeType>(
     cursors: &mut [(u32, u32)],
     out: &mut [u8],
 ) {
-    // Not `max`, which goes through them one by one.
+    // `max` would not vectorize.
     let longest = lengths.iter().fold(0, |max: u32, length| max.max(*length)) as usize;
     if longest <= SHORT_COPY_BYTES {
         copy_strings_by_chunk::<O, SHORT_COPY_BYTES>(slot, from, starts, lengths, cursors, out);
@@ -1008,7 +1008,7 @@ fn copy_strings<O: ArrowNativeType>(
     }
 }
 
-/// A loop of its own, for which there are registers enough.
+/// Writes strings in a separate function, so that the loop has enough registers.
 #[inline(never)]
 fn copy_strings_by_chunk<O: ArrowNativeType, const N: usize>(
     slot: SlotLayout,
@@ -1038,7 +1038,7 @@ fn copy_string_views(
     for ((view, length), (cursor, end)) in views.iter().zip(lengths).zip(cursors) {
         let row = &mut out[*cursor as usize..*end as usize];
         if *length <= 12 {
-            // Its bytes are in the view, behind its length.
+            // The bytes are in the view, behind the length.
             let mut inline = [0; SHORT_COPY_BYTES];
             inline[..12].copy_from_slice(&view.to_le_bytes()[4..]);
             write_string::<SHORT_COPY_BYTES>(slot, &inline, 0, *length, row);

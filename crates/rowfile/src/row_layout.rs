@@ -1,9 +1,9 @@
-//! Where the values of a row stand.
+//! The layout of a row: positions of its bits, slots and variable-length values.
 //!
-//! A [`Record`] is compiled once from a schema. It numbers what a row has: *bits* (is the value
-//! null, is it true), *slots* of fixed width (numbers, lengths, counts) and what is of variable
-//! length behind them. Structs dissolve in the record that holds them; the items of a list are rows of
-//! a record of their own, and a map is a list of pairs.
+//! A [`RowStructure`] is compiled once from a schema. It numbers the parts of a row: *bits* (null flags and
+//! booleans), *slots* of fixed width (numbers, lengths, counts) and the variable-length values
+//! behind them. Structs dissolve in the record that contains them. The items of a list are rows of
+//! their own structure, and a map is a list of pairs.
 //!
 //! ```text
 //!   row      = ┌ bits ┬ slot ┬ slot ┬ … ┬ 1st variable field ┬ 2nd ┬ …
@@ -12,50 +12,50 @@
 //!              a list: the rows of its items, one after another; their number is in a slot
 //! ```
 //!
-//! The length of a string stands before it and not with the slots because compressors find the
-//! two together: events took 3 % more when lengths stood apart.
+//! The length of a string stands before the string and not with the slots, because compressors then find
+//! both together: events took 3 % more with separate lengths.
 //!
-//! A [`Layout`] says for one block how wide each slot is. An integer is kept as the difference
-//! from the block's smallest value, in as many bytes as the block's largest difference needs, which may be
-//! none; so are lengths, with null as length 0. A bit that is the same in all rows of a block takes no
-//! place either. A value is then one unaligned load of 8 bytes, a mask and an addition, whatever its
-//! width, and rows are no longer than those of a format with variable-length integers.
-//! (Frame of reference: Goldstein, Ramakrishnan and Shaft, "Compressing relations and indexes", 1998.)
+//! A [`BlockLayout`] gives the width of each slot in one block. An integer is stored as the difference from
+//! the block's smallest value, in as many bytes as the block's largest difference needs, possibly none. The
+//! same holds for lengths, with null as length 0. A bit that is equal in all rows of a block takes no space
+//! either. Reading a value is then one unaligned load of 8 bytes, a mask and an addition, for any width, and
+//! rows are no longer than in a format with variable-length integers. (Frame of reference: Goldstein,
+//! Ramakrishnan and Shaft, "Compressing relations and indexes", 1998.)
 
 use crate::error::RowDecodeError;
 use crate::schema::{FieldType, Schema, SchemaField, TemporalUnit};
 
-/// The largest block, before compression, and so the largest row.
+/// Maximum size of a block before compression, and so of a row.
 pub(crate) const BLOCK_BYTES_MAX: u64 = (1 << 31) - 1;
 
-/// Fields that share a byte of a row at most.
+/// Maximum number of fields that share one byte of a row.
 const FIELDS_PER_ROW_BYTE_MAX: usize = 16;
 
-/// Readable bytes behind the rows of a block, so that any slot, and any short string, can be read
-/// with one load.
+/// Number of readable bytes behind the rows of a block, so that one load can read any slot and any short
+/// string.
 pub(crate) const SLACK_BYTES: usize = 16;
 
-/// What the rows of a schema, or the items of a list, have.
+/// The structure of a schema's rows, or of a list's items.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowStructure {
-    /// Fields, each before those that it holds.
+    /// Fields, each before the fields that it contains.
     pub leaves: Vec<LeafField>,
-    /// How many bits there are.
+    /// Number of bits.
     pub bit_count: usize,
-    /// What each slot holds.
+    /// Content of each slot.
     pub slots: Vec<SlotKind>,
-    /// The records of lists' items, in the order of the lists.
+    /// Structures of lists' items, in the order of the lists.
     pub children: Vec<RowStructure>,
 }
 
-/// A field.
+/// A field of a row structure.
 #[derive(Debug, Clone)]
 pub(crate) struct LeafField {
-    /// The field's path, for messages.
+    /// Path of the field, for messages.
     pub path: String,
-    /// The bit that says that it is null, if it may be.
+    /// Bit that is set if the field is null, for a nullable field.
     pub null_bit: Option<usize>,
-    /// Where its value is.
+    /// Position of the field's value.
     pub kind: LeafKind,
 }
 
@@ -80,11 +80,11 @@ pub(crate) enum SlotKind {
     Wide { bytes: u8 },
     /// A float.
     Float { bytes: u8 },
-    /// Bytes, always as many.
+    /// A fixed number of bytes.
     Fixed { bytes: u32 },
-    /// The bytes or the items of a list.
+    /// Number of bytes or items of a list.
     Length,
-    /// The bytes of a string, directly before them: no place in the fixed part.
+    /// Length of a string, stored directly before its bytes and not in the fixed part.
     Prefix,
 }
 
@@ -178,20 +178,20 @@ impl RowStructure {
     fn add_list(&mut self, items: &[SchemaField], path: &str) -> LeafKind {
         let record = Self::from_fields(items, path);
         let count = self.add_slot(SlotKind::Length);
-        // Items of one size each need no other: their bytes are known from their number.
+        // Items of fixed size need no byte length: their count determines it.
         let bytes = record.is_variable().then(|| self.add_slot(SlotKind::Length));
         self.children.push(record);
         LeafKind::List { count, bytes, child: self.children.len() - 1 }
     }
 
-    /// Whether rows are of different sizes.
+    /// Returns true if rows may have different sizes.
     pub(crate) fn is_variable(&self) -> bool {
         self.leaves
             .iter()
             .any(|leaf| matches!(leaf.kind, LeafKind::Bytes { .. } | LeafKind::List { .. }))
     }
 
-    /// Whether rows end with their only string, and have no lists.
+    /// Returns true if rows end with their only string and have no lists.
     pub(crate) fn has_only_one_string(&self) -> bool {
         let count = |is_it: fn(&LeafKind) -> bool| {
             self.leaves.iter().filter(|leaf| is_it(&leaf.kind)).count()
@@ -201,59 +201,59 @@ impl RowStructure {
     }
 }
 
-/// What the rows of one block have in common.
+/// The layout that all rows of one block share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BlockLayout {
     pub bits: Vec<BitLayout>,
     pub slots: Vec<SlotLayout>,
     pub children: Vec<BlockLayout>,
-    /// Bytes of the fixed part; at least one for every [`FIELDS_PER_BYTE`] fields, so that what is
-    /// decoded is never more than a certain multiple of what is there.
+    /// Size of the fixed part in bytes; at least one for every [`FIELDS_PER_ROW_BYTE_MAX`] fields, so that
+    /// decoded data is never more than a fixed multiple of the input.
     pub fixed_bytes: usize,
 }
 
-/// A bit of a row.
+/// The position of a bit in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BitLayout {
-    /// The same in every row of the block.
+    /// Equal in every row of the block, and not stored.
     Constant(bool),
-    /// In each row: in this byte, under this mask.
+    /// Stored in each row: in this byte, under this mask.
     Stored { byte: u32, mask: u8 },
 }
 
-/// A slot of a row.
+/// The position and encoding of a slot in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SlotLayout {
-    /// Where in the row it begins; of no meaning for a prefix.
+    /// Offset in the row; meaningless for a prefix.
     pub offset: u32,
-    /// Its bytes.
+    /// Width in bytes.
     pub width: u32,
-    /// What is added to an integer in it.
+    /// Value that is added to the stored integer.
     pub base: u64,
-    /// The bits of a load of 8 bytes that belong to it.
+    /// Bits of an 8-byte load that belong to the slot.
     pub mask: u64,
 }
 
-/// What a slot's integers lie between, and what a bit is: from these a layout is made.
+/// The parameters that determine a block's layout: the states of each bit, and base and width of each slot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayoutParams {
-    /// For each bit: whether it is 0 and whether it is 1 anywhere.
+    /// For each bit: true if it is 0 anywhere, and true if it is 1 anywhere.
     pub bits: Vec<(bool, bool)>,
     /// For each slot: its base and width.
     pub slots: Vec<(u64, u32)>,
     pub children: Vec<LayoutParams>,
 }
 
-/// How many bytes an unsigned integer takes.
+/// Returns the number of bytes that an unsigned integer needs.
 pub(crate) fn byte_width(value: u64) -> u32 {
     8 - value.leading_zeros() / 8
 }
 
 impl BlockLayout {
-    /// The layout of a block of rows such as `extent` says.
+    /// Creates the layout of a block with the given parameters.
     ///
     /// # Errors
-    /// If the fixed part would be larger than a block; its size.
+    /// If the fixed part would exceed a block; returns its size.
     pub(crate) fn new(record: &RowStructure, extent: &LayoutParams) -> Result<Self, u64> {
         let mut count = 0_u32;
         let bits: Vec<BitLayout> = (extent.bits.iter())
@@ -294,13 +294,13 @@ impl BlockLayout {
         Ok(Self { bits, slots, children: children.collect::<Result<_, _>>()?, fixed_bytes: fixed })
     }
 
-    /// The layout of a row that is encoded alone, in which lengths have `lengths` bytes: nothing
-    /// is left out of it.
+    /// Creates the plain layout of a row that is encoded by itself, with lengths of `lengths` bytes. It omits
+    /// nothing.
     pub(crate) fn new_plain(record: &RowStructure, lengths: u32) -> Result<Self, u64> {
         Self::new(record, &LayoutParams::new_plain(record, lengths))
     }
 
-    /// Appends the layout's bytes.
+    /// Appends the encoded layout.
     pub(crate) fn write(&self, record: &RowStructure, out: &mut Vec<u8>) {
         for bit in &self.bits {
             out.push(match bit {
@@ -319,7 +319,7 @@ impl BlockLayout {
         }
     }
 
-    /// Reads a layout from the beginning of `bytes`, and moves past it.
+    /// Reads a layout from the beginning of `bytes` and advances past it.
     pub(crate) fn read(record: &RowStructure, bytes: &mut &[u8]) -> Result<Self, RowDecodeError> {
         let extent = LayoutParams::read(record, bytes)?;
         Self::new(record, &extent).map_err(|_| RowDecodeError::from_damage("its rows are too wide"))
@@ -327,7 +327,7 @@ impl BlockLayout {
 }
 
 impl LayoutParams {
-    /// Nothing seen so far.
+    /// Returns the parameters of a block without rows.
     pub(crate) fn empty(record: &RowStructure) -> Self {
         Self {
             bits: vec![(false, false); record.bit_count],

@@ -1,4 +1,4 @@
-//! Arrays from what is no row: defaults of fields that the data does not have, from JSON, and the
+//! Arrays from values outside of rows: JSON defaults of fields that the data does not have, and the
 //! bounds of columns.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::schema::{FieldType, SchemaField, StringLayout, to_arrow_field};
 
 /// Evaluates `$body` with `$arrow` as the Arrow type of a data type whose values are integers of
-/// at most 64 bits, whatever they stand for; for other data types `$other`.
+/// at most 64 bits, for any logical type; `$other` for other data types.
 macro_rules! with_integer_type {
     (@with $type:ident, $arrow:ident, $body:expr) => {{
         type $arrow = arrow_array::types::$type;
@@ -59,7 +59,7 @@ macro_rules! with_integer_type {
 }
 pub(crate) use with_integer_type;
 
-/// An array of the one value that `json` says.
+/// Returns an array of one value, given as JSON.
 pub(crate) fn array_from_json(
     field: &SchemaField,
     arrow: &FieldRef,
@@ -233,7 +233,7 @@ fn single_value_array<T: ArrowPrimitiveType>(value: T::Native, data_type: &DataT
     Arc::new(array.with_data_type(data_type.clone()))
 }
 
-/// Arrays of one value each, as one.
+/// Returns an array of several JSON values.
 fn concatenate_json_values<'a>(
     field: &SchemaField,
     arrow: &FieldRef,
@@ -248,7 +248,7 @@ fn concatenate_json_values<'a>(
     arrow_select::concat::concat(&arrays).map_err(|error| error.to_string())
 }
 
-/// A float; as in Avro's defaults, the words for what JSON has no numbers for are taken too.
+/// Parses a float. As in Avro's defaults, also accepts words for numbers that JSON cannot express.
 fn parse_json_float(json: &Value) -> Option<f64> {
     match json.as_str() {
         Some("NaN") => Some(f64::NAN),
@@ -259,7 +259,7 @@ fn parse_json_float(json: &Value) -> Option<f64> {
     }
 }
 
-/// `-1.50` as an integer, with `scale` digits behind the point.
+/// Parses a decimal such as `-1.50` as an integer with `scale` digits after the point.
 pub(crate) fn parse_decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -289,7 +289,7 @@ pub(crate) fn parse_decimal(text: &str, precision: u8, scale: i8) -> Option<i256
     i256::from_string(&format!("{sign}{}", if all.is_empty() { "0" } else { all }))
 }
 
-/// Strings in another of Arrow's layouts.
+/// Converts strings to another Arrow layout.
 pub(crate) fn cast_strings(text: &ArrayRef, data_type: &DataType) -> Option<ArrayRef> {
     let values = text.as_string_opt::<i32>()?.iter();
     Some(match data_type {
@@ -300,7 +300,7 @@ pub(crate) fn cast_strings(text: &ArrayRef, data_type: &DataType) -> Option<Arra
     })
 }
 
-/// The bounds of a column, as an array of its type; none if the type has no order.
+/// Returns the bounds of a column as an array of its type; `None` if the type has no order.
 pub(crate) fn array_from_bounds<'a>(
     kind: &FieldType,
     bounds: impl Iterator<Item = Option<&'a [u8]>>,
@@ -356,7 +356,7 @@ pub(crate) fn array_from_bounds<'a>(
     })
 }
 
-/// A column's type, as its statistics come.
+/// Returns the Arrow type in which a column's bounds are returned.
 fn bound_type(kind: &FieldType) -> DataType {
     let field = SchemaField {
         name: String::new(),

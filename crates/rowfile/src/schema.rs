@@ -1,9 +1,9 @@
-//! What a row holds: names, types, and what a reader needs to follow a change.
+//! Schemas of rows: names, types, and the information for schema evolution.
 //!
-//! A schema is written once, as JSON, in the header of a file. It speaks of values, not of
-//! Arrow's layouts: `Utf8`, `LargeUtf8`, `Utf8View` and a dictionary of strings are all a
-//! `string`. [`Schema::from_arrow`] and [`Schema::to_arrow`] go between the two; what Arrow has
-//! no place for travels in a field's metadata under the keys of [`keys`].
+//! A schema is written once, as JSON, in the header of a file. It describes values, not
+//! Arrow layouts: `Utf8`, `LargeUtf8`, `Utf8View` and a dictionary of strings are all a
+//! `string`. [`Schema::from_arrow`] and [`Schema::to_arrow`] convert between the two. Properties that Arrow
+//! cannot express are stored in a field's metadata under the keys of [`metadata_keys`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,24 +14,25 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 
-/// Keys of an Arrow field's metadata that say what Arrow does not.
+/// Metadata keys of an Arrow field for properties that Arrow cannot express.
 pub mod metadata_keys {
-    /// Other names of the field, as a JSON array of strings; see [`Field::aliases`](super::Field::aliases).
+    /// Aliases of the field, as a JSON array of strings; see
+    /// [`SchemaField::aliases`](super::SchemaField::aliases).
     pub const ALIASES: &str = "rowfile.aliases";
-    /// The value where a file has no such field, as JSON.
+    /// The default value for files without the field, as JSON.
     pub const DEFAULT: &str = "rowfile.default";
-    /// What the field is, in words.
+    /// The description of the field.
     pub const DOC: &str = "rowfile.doc";
     /// The symbols of an enum, as a JSON array; the Arrow type is a dictionary of strings.
     pub const ENUM_SYMBOLS: &str = "rowfile.enum.symbols";
-    /// The symbol that stands for those that the reader does not know.
+    /// The symbol that replaces symbols unknown to the reader.
     pub const ENUM_DEFAULT: &str = "rowfile.enum.default";
     /// The schema, as JSON, of the rows that a binary column holds; see
     /// [`Schema::rows_field`](super::Schema::rows_field).
     pub const ROW_SCHEMA: &str = "rowfile.rows";
 }
 
-/// Types may be nested this deep.
+/// Maximum nesting depth of types.
 pub const NESTING_DEPTH_MAX: usize = 32;
 
 /// The fields of a row.
@@ -48,25 +49,25 @@ pub struct Schema {
 pub struct SchemaField {
     /// The name; unique among its siblings.
     pub name: String,
-    /// What it holds.
+    /// The type of the values.
     #[serde(rename = "type")]
     pub kind: FieldType,
-    /// Whether it may be null. Default: false.
+    /// Allows nulls. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub nullable: bool,
-    /// Other names that the data may know it by, tried in order when it has no field of its
+    /// Other names of the field in the data, tried in order if the data has no field of its
     /// name. A name with dots is a path into structs: `input.user.id` promotes a nested field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// The value where the data has no such field; `Some(Value::Null)` is the default null.
-    /// Integers stand for dates and times, in their unit; a string of U+0000 to U+00FF for
-    /// bytes; a string for a decimal.
+    /// The value if the data has no such field; `Some(Value::Null)` is the default null.
+    /// Dates and times are integers in their unit, bytes a string of U+0000 to U+00FF,
+    /// decimals a string.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// What the field is, in words.
+    /// The description of the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doc: Option<String>,
-    /// Metadata that the crate has no use for.
+    /// Metadata that this crate does not use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }
@@ -76,17 +77,17 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// A default that is there, `null` included.
+/// Deserializes a default that is present, `null` included.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// What a field holds.
+/// The type of a field's values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum FieldType {
-    /// Nothing but null.
+    /// The type whose only value is null.
     Null,
     /// True or false.
     Boolean,
@@ -116,16 +117,16 @@ pub enum FieldType {
     Decimal {
         /// Bits of the integer.
         bits: u16,
-        /// Digits at most.
+        /// Maximum number of digits.
         precision: u8,
-        /// Digits behind the point.
+        /// Number of digits after the decimal point.
         scale: i8,
     },
     /// UTF-8 text.
     String,
     /// Bytes.
     Binary,
-    /// This many bytes.
+    /// A fixed number of bytes.
     Fixed(u32),
     /// Days since 1970-01-01, 32 bits.
     Date,
@@ -133,37 +134,37 @@ pub enum FieldType {
     Date64,
     /// Time of day; 32 bits for `s` and `ms`, 64 for `us` and `ns`.
     Time(TemporalUnit),
-    /// Time since 1970-01-01T00:00:00, in UTC if there is a zone, 64 bits.
+    /// Time since 1970-01-01T00:00:00, in UTC if there is a time zone, 64 bits.
     Timestamp {
         /// The unit of the integer.
         unit: TemporalUnit,
-        /// The zone that it is shown in; without one it is a local time.
+        /// The time zone for display; without one it is a local time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         zone: Option<String>,
     },
-    /// A length of time, 64 bits.
+    /// A duration, 64 bits.
     Duration(TemporalUnit),
-    /// One of some symbols.
+    /// One of a list of symbols.
     Enum {
-        /// The symbols, each once.
+        /// The symbols, without duplicates.
         symbols: Vec<String>,
-        /// What a reader with this schema makes of a symbol that it does not know.
+        /// The symbol by which a reader with this schema replaces unknown symbols.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         default: Option<String>,
     },
-    /// Any number of items.
+    /// A list of any number of items.
     List(Box<SchemaField>),
-    /// Any number of pairs.
+    /// A map of any number of pairs.
     Map {
         /// The key; never null.
         key: Box<SchemaField>,
         /// The value.
         value: Box<SchemaField>,
-        /// Whether the pairs of each map are in the order of their keys.
+        /// True if the pairs of each map are in the order of their keys.
         #[serde(default, skip_serializing_if = "is_false")]
         sorted: bool,
     },
-    /// Fields of its own.
+    /// A struct of fields.
     Struct(Vec<SchemaField>),
 }
 
@@ -218,7 +219,7 @@ impl From<TemporalUnit> for TimeUnit {
 }
 
 impl std::fmt::Display for FieldType {
-    /// As in the JSON of a schema, without what is nested.
+    /// Formats as in the JSON of a schema, without nested types.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let unit = |unit: &TemporalUnit| match unit {
             TemporalUnit::Second => "s",
@@ -260,7 +261,7 @@ impl std::fmt::Display for FieldType {
     }
 }
 
-/// Which of Arrow's layouts strings and binary values are read into.
+/// The Arrow layout into which strings and binary values are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum StringLayout {
@@ -274,7 +275,7 @@ pub enum StringLayout {
 }
 
 impl Schema {
-    /// A schema from its JSON.
+    /// Parses a schema from JSON.
     ///
     /// ```
     /// # use tidemill_rowfile::Schema;
@@ -289,7 +290,7 @@ impl Schema {
     /// ```
     ///
     /// # Errors
-    /// If it is not JSON of a schema, or a schema that [`check`](Self::check) refuses.
+    /// If it is not the JSON of a schema, or [`validate`](Self::validate) refuses it.
     pub fn parse(json: &str) -> Result<Self> {
         let schema: Self = serde_json::from_str(json).map_err(|error| Error::InvalidSchema {
             column: String::new(),
@@ -299,27 +300,27 @@ impl Schema {
         Ok(schema)
     }
 
-    /// The schema as JSON, in one line.
+    /// Returns the schema as JSON, in one line.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Looks whether the schema can be.
+    /// Checks that the schema is valid.
     ///
     /// # Errors
-    /// If siblings share a name, an enum has a symbol twice or none, its default is not one of its
-    /// symbols, a map's key is nullable, a decimal has more digits than its bits, a fixed size is 0, or types are nested
-    /// deeper than [`DEPTH_MAX`].
+    /// If siblings share a name, an enum has a duplicate symbol or none, its default is not one of its
+    /// symbols, a map's key is nullable, a decimal has more digits than its bits allow, a fixed size is 0, or
+    /// types are nested deeper than [`NESTING_DEPTH_MAX`].
     pub fn validate(&self) -> Result<()> {
         check_fields(&self.fields, "", 0)
     }
 
-    /// The schema of Arrow data.
+    /// Converts an Arrow schema.
     ///
     /// # Errors
-    /// If a type has no place in a rowfile (intervals, unions), or [`check`](Self::check) refuses
-    /// what comes out.
+    /// If a rowfile cannot store a type (intervals, unions), or [`validate`](Self::validate) refuses
+    /// the result.
     pub fn from_arrow(schema: &arrow_schema::Schema) -> Result<Self> {
         let fields = from_arrow_fields(schema.fields(), "")?;
         let schema = Self { fields };
@@ -327,24 +328,24 @@ impl Schema {
         Ok(schema)
     }
 
-    /// The Arrow schema that its data is read into.
+    /// Returns the Arrow schema that the data is read into.
     #[must_use]
     pub fn to_arrow(&self, strings: StringLayout) -> arrow_schema::Schema {
         arrow_schema::Schema::new(to_arrow_fields(&self.fields, strings))
     }
 
-    /// The field of this name, at the top level.
+    /// Returns the top-level field with this name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&SchemaField> {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// The same rows with the fields of the struct `column` in its place, each with an alias that
-    /// finds it where it was: a reader's schema for files of both shapes. Where the struct may
-    /// be null, so may they.
+    /// Returns the schema with the fields of the struct `column` in its place, each with an alias for its
+    /// path in the struct: a reader's schema for files of both shapes. If the struct is nullable,
+    /// so are the promoted fields.
     ///
     /// # Errors
-    /// If there is no such column, it is no struct, or one of its fields has the name of another column.
+    /// If there is no such column, it is not a struct, or one of its fields has the name of another column.
     pub fn promote_struct(&self, column: &str) -> Result<Self> {
         let wrong = |reason: String| Error::InvalidSchema { column: column.into(), reason };
         let field = self.field(column).ok_or_else(|| unknown_column_error(column, &self.fields))?;
@@ -380,7 +381,7 @@ impl Schema {
     }
 }
 
-/// The error of a column that is not there.
+/// Returns the error for a column that does not exist.
 pub(crate) fn unknown_column_error(column: &str, fields: &[SchemaField]) -> Error {
     let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
     let near = names
@@ -396,7 +397,7 @@ pub(crate) fn unknown_column_error(column: &str, fields: &[SchemaField]) -> Erro
     Error::UnknownColumn { column: column.into(), hint, columns: names.join(", ") }
 }
 
-/// A field's path.
+/// Returns the path of a field.
 pub(crate) fn field_path(outer: &str, name: &str) -> String {
     if outer.is_empty() { name.into() } else { format!("{outer}.{name}") }
 }
@@ -579,7 +580,7 @@ fn from_arrow_type(data_type: &DataType, column: &str) -> Result<FieldType> {
             }
         },
         DataType::Struct(fields) => FieldType::Struct(from_arrow_fields(fields, column)?),
-        // A dictionary without symbols is a way to keep values, no type of them.
+        // A dictionary without symbols is only an encoding of its values.
         DataType::Dictionary(_, values) => from_arrow_type(values, column)?,
         other => {
             return Err(Error::UnsupportedType { column: column.into(), found: other.clone() });
@@ -591,7 +592,7 @@ fn to_arrow_fields(fields: &[SchemaField], strings: StringLayout) -> Fields {
     fields.iter().map(|field| to_arrow_field(field, strings)).collect()
 }
 
-/// The Arrow field that a field's values are read into.
+/// Returns the Arrow field that a field's values are read into.
 pub(crate) fn to_arrow_field(field: &SchemaField, strings: StringLayout) -> FieldRef {
     let mut metadata: std::collections::HashMap<String, String> =
         field.metadata.clone().into_iter().collect();

@@ -1,9 +1,9 @@
-//! A reader's schema against a writer's: what each field comes from, or why it cannot.
+//! Schema resolution: maps each field of a reader's schema to the writer's data, or reports a conflict.
 //!
 //! The rules are those of the Avro specification ("Schema Resolution"), by name and recursively,
-//! with what Arrow's types add. They are checked once, when a file is opened; every conflict
-//! is listed. What depends on values (is a required field null, is an enum's symbol known) is
-//! looked at while decoding.
+//! extended to Arrow's types. They are checked once, when a file is opened, and every conflict
+//! is listed. Conditions on values (a null in a required field, an unknown enum symbol) are
+//! checked while decoding.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::row_layout::{LeafKind, RowStructure, SlotKind};
 use crate::scalar_arrays;
 use crate::schema::{FieldType, Schema, SchemaField, TemporalUnit, field_path};
 
-/// How data of a writer's schema is read with a reader's. Made once; it can be shared by
-/// threads and used for any number of files with the same schema.
+/// A plan for reading data of a writer's schema with a reader's schema. Threads can share it, and it serves
+/// any number of files with the same schema.
 #[derive(Debug)]
 pub struct RowDecodePlan {
     pub(crate) writer_schema: Schema,
@@ -27,12 +27,12 @@ pub struct RowDecodePlan {
 }
 
 impl RowDecodePlan {
-    /// The plan to read data of `writer` as `reader`, whose fields' metadata may have the
-    /// [keys](crate::keys) for aliases, defaults and enums. Only what `reader` names is decoded:
+    /// Creates the plan to read data of `writer` as `reader`. The metadata of the reader's fields may contain
+    /// the [keys](crate::metadata_keys) for aliases, defaults and enums. Only fields of `reader` are decoded:
     /// a projection is a schema with fewer fields.
     ///
     /// # Errors
-    /// [`Error::Incompatible`] with every conflict; what [`Schema::from_arrow`] refuses.
+    /// [`Error::IncompatibleSchemas`] with every conflict; errors of [`Schema::from_arrow`].
     pub fn new(writer: &Schema, reader: &arrow_schema::SchemaRef) -> Result<Self> {
         writer.validate()?;
         let logical = Schema::from_arrow(reader)?;
@@ -58,13 +58,13 @@ impl RowDecodePlan {
         })
     }
 
-    /// The schema of the batches that come out.
+    /// Returns the schema of the decoded batches.
     #[must_use]
     pub fn output_schema(&self) -> &arrow_schema::SchemaRef {
         &self.output_schema
     }
 
-    /// The schema of the data.
+    /// Returns the schema of the data.
     #[must_use]
     pub fn writer_schema(&self) -> &Schema {
         &self.writer_schema
@@ -72,20 +72,20 @@ impl RowDecodePlan {
 }
 
 impl Schema {
-    /// Whether a reader with this schema reads data of `writer`.
+    /// Checks that a reader with this schema can read data of `writer`.
     ///
     /// ```
     /// # use tidemill_rowfile::{Error, Schema};
     /// let old = Schema::parse(r#"{"fields": [{"name": "n", "type": "int64"}]}"#)?;
     /// let new = Schema::parse(r#"{"fields": [{"name": "n", "type": "float64"}]}"#)?;
-    /// assert!(new.reads(&old).is_ok());
-    /// let Err(Error::Incompatible(conflicts)) = old.reads(&new) else { panic!() };
+    /// assert!(new.check_can_read(&old).is_ok());
+    /// let Err(Error::IncompatibleSchemas(conflicts)) = old.check_can_read(&new) else { panic!() };
     /// assert_eq!(conflicts.0[0].column, "n");
     /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Incompatible`] with every conflict.
+    /// [`Error::IncompatibleSchemas`] with every conflict.
     pub fn check_can_read(&self, writer: &Self) -> Result<()> {
         self.validate()?;
         let arrow = self.to_arrow(crate::StringLayout::default());
@@ -93,13 +93,13 @@ impl Schema {
     }
 }
 
-/// Where a reader's fields may come from.
+/// The writer's fields that a reader's fields may come from.
 struct WriterRecord<'a> {
     record: &'a RowStructure,
     fields: &'a [SchemaField],
-    /// The leaf of the first.
+    /// Leaf of the first field.
     first_leaf: usize,
-    /// Bits of structs that hold them and that the reader does not have: where one is set, they
+    /// Null bits of enclosing structs that the reader does not have: if one is set, the fields
     /// are null.
     null_bits: Vec<usize>,
 }
@@ -111,7 +111,7 @@ struct WriterField<'a> {
     null_bits: Vec<usize>,
 }
 
-/// How many leaves a field takes.
+/// Returns the number of leaves of a field.
 fn leaf_count(field: &SchemaField) -> usize {
     match &field.kind {
         FieldType::Struct(fields) => 1 + fields.iter().map(leaf_count).sum::<usize>(),
@@ -133,12 +133,12 @@ impl<'a> WriterRecord<'a> {
         None
     }
 
-    /// A field by its name or a path into structs.
+    /// Finds a field by its name or by a path into structs.
     fn field_at_path(&self, name: &str) -> Option<WriterField<'a>> {
         if let Some(found) = self.field_named(name) {
             return Some(found);
         }
-        // Names may have dots themselves: try every cut.
+        // Names may contain dots: try every split.
         name.match_indices('.').find_map(|(at, _)| {
             let outer = self.field_named(name.get(..at)?)?;
             let FieldType::Struct(fields) = &outer.field.kind else { return None };
@@ -174,7 +174,7 @@ impl SchemaResolver {
         pairs
             .filter_map(|(field, arrow)| {
                 let names = std::iter::once(&field.name).chain(&field.aliases);
-                // A path is an alias; the field's own name is taken as it is.
+                // Aliases may be paths; the field's own name is matched literally.
                 let found = source
                     .field_named(&field.name)
                     .or_else(|| names.skip(1).find_map(|name| source.field_at_path(name)));
@@ -386,7 +386,7 @@ impl SchemaResolver {
         node
     }
 
-    /// The items of a list, or the pairs of a map: the same number of fields, by their order.
+    /// Resolves the items of a list, or the pairs of a map: the same number of fields, matched by order.
     fn resolve_items(
         &mut self,
         (from, to, arrow): (&[SchemaField], &[SchemaField], &Fields),
@@ -427,7 +427,7 @@ fn is_signed_slot(record: &RowStructure, kind: LeafKind) -> bool {
     }
 }
 
-/// Whether integers widen.
+/// Returns true if every integer type conversion from `writer` to `reader` widens.
 fn is_widening(writer: &FieldType, reader: &FieldType) -> bool {
     fn rank(kind: &FieldType) -> Option<(bool, u8)> {
         Some(match kind {
@@ -447,13 +447,13 @@ fn is_widening(writer: &FieldType, reader: &FieldType) -> bool {
         (Some((from_signed, from)), Some((to_signed, to)), _) => {
             from_signed == to_signed && from <= to
         }
-        // As Avro has it: any integer, though not every one of them exactly.
+        // As in Avro: any integer, although not every one exactly.
         (Some(_), None, FieldType::Float32 | FieldType::Float64) => true,
         _ => false,
     }
 }
 
-/// Arrow types that rows are decoded into.
+/// Returns true if rows can be decoded into the Arrow type.
 fn is_decodable_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(key, values) => {
@@ -476,7 +476,7 @@ fn conflict_hint(writer: &FieldType, reader: &FieldType) -> &'static str {
     }
 }
 
-/// A projection of a schema by column names, in the order of the names.
+/// Projects a schema to columns, in the order of their names.
 pub(crate) fn project_columns(schema: &arrow_schema::Schema, columns: &[String]) -> Result<Fields> {
     columns
         .iter()

@@ -1,8 +1,8 @@
-//! One typed row at a time, through serde: to columns and back.
+//! Conversion between typed rows and columns through serde.
 //!
-//! Values keep their place by name: a field of the row that the schema does not have is an
-//! error, one that only the schema has is null or its default. Dates and times are integers in
-//! their unit, decimals strings, enums unit variants or strings, maps maps, `Vec<u8>` and byte strings binary.
+//! Values are matched by name. A field of the row that the schema does not have is an error; a field that
+//! only the schema has is null or takes its default. Dates and times are integers in their unit, decimals are
+//! strings, enums are unit variants or strings, maps are maps, and `Vec<u8>` and byte strings are binary.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,7 +32,7 @@ use crate::read_at::ReadAt;
 use crate::reader::{ReadOptions, Reader, RowfileBatches};
 use crate::schema::{FieldType, Schema, SchemaField, StringLayout};
 
-/// What serde hands around.
+/// The error type of this module's serializer and deserializer.
 #[derive(Debug)]
 pub(crate) struct SerdeRowError(String);
 
@@ -60,7 +60,7 @@ type Result<T, E = SerdeRowError> = std::result::Result<T, E>;
 
 // ------------------------------------------------------------------------- rows to columns
 
-/// Gathers rows into a batch.
+/// A builder that collects typed rows into a batch.
 #[derive(Debug)]
 pub(crate) struct TypedRowBuilder {
     schema: SchemaRef,
@@ -82,7 +82,7 @@ impl TypedRowBuilder {
         self.rows
     }
 
-    /// Adds a row. After an error it is as if the row had not been given.
+    /// Adds a row. After an error the builder is as before.
     pub(crate) fn push_row<T: Serialize + ?Sized>(&mut self, row: &T) -> Result<(), Error> {
         match row.serialize(&mut self.columns) {
             Ok(()) => {
@@ -96,7 +96,7 @@ impl TypedRowBuilder {
         }
     }
 
-    /// The rows so far, which are forgotten.
+    /// Returns the rows so far and removes them from the builder.
     pub(crate) fn take_batch(&mut self) -> Result<RecordBatch, Error> {
         let rows = std::mem::take(&mut self.rows);
         let TypedColumnValues::Struct { columns, .. } = &mut self.columns.values else {
@@ -210,7 +210,7 @@ impl TypedColumnBuilder {
         Ok(())
     }
 
-    /// Adds a value that nobody sees.
+    /// Adds a placeholder under a null.
     fn push_placeholder(&mut self) {
         match &mut self.values {
             TypedColumnValues::Null => {}
@@ -532,7 +532,7 @@ impl TypedColumnValues {
     }
 }
 
-/// The value of a default, for a field that a row leaves out.
+/// A default value for a field that a row leaves out.
 struct DefaultValue<'a>(&'a serde_json::Value);
 
 impl Serialize for DefaultValue<'_> {
@@ -689,7 +689,7 @@ impl<'a> ser::Serializer for &'a mut TypedColumnBuilder {
     }
 }
 
-/// The items of a list, or bytes one by one.
+/// A serializer for the items of a list, or for bytes one by one.
 struct ItemSerializer<'a> {
     column: &'a mut TypedColumnBuilder,
     bytes: Vec<u8>,
@@ -731,7 +731,7 @@ impl ItemSerializer<'_> {
     }
 }
 
-/// To serde lists, tuples and structs without names are three things.
+/// Implements serde's three traits for sequences, tuples and tuple structs.
 macro_rules! sequences {
     ($($sequence:ident, $element:ident;)*) => {
         $(impl ser::$sequence for ItemSerializer<'_> {
@@ -754,10 +754,10 @@ sequences! {
     SerializeTupleStruct, serialize_field;
 }
 
-/// The fields of a struct, or the pairs of a map.
+/// A serializer for the fields of a struct, or for the pairs of a map.
 struct FieldSerializer<'a> {
     column: &'a mut TypedColumnBuilder,
-    /// The key that was given last, of a map that is a struct here.
+    /// The last key, if a map is serialized into a struct.
     key: Option<String>,
 }
 
@@ -878,7 +878,7 @@ impl ser::SerializeMap for FieldSerializer<'_> {
 
 // ------------------------------------------------------------------------- columns to rows
 
-/// Typed rows of a file.
+/// An iterator over the typed rows of a file.
 pub struct TypedRows<T, S: ReadAt> {
     batches: RowfileBatches<S>,
     current: Option<(StructArray, usize)>,
@@ -886,7 +886,7 @@ pub struct TypedRows<T, S: ReadAt> {
 }
 
 impl<S: ReadAt> Reader<S> {
-    /// Rows as values of a type, by the names of its fields.
+    /// Reads rows as values of a type, by the names of its fields.
     ///
     /// ```
     /// # use serde::{Deserialize, Serialize};
@@ -910,7 +910,7 @@ impl<S: ReadAt> Reader<S> {
     /// writer.write_row(&visit)?;
     ///
     /// let reader = Reader::new(writer.finish()?, "memory")?;
-    /// let visits: Result<Vec<Visit>, _> = reader.rows_as(&ReadOptions::default())?.collect();
+    /// let visits: Result<Vec<Visit>, _> = reader.read_rows_as(&ReadOptions::default())?.collect();
     /// assert_eq!(visits?, [visit]);
     /// # Ok::<(), tidemill_rowfile::Error>(())
     /// ```
@@ -948,7 +948,7 @@ impl<T: DeserializeOwned, S: ReadAt> Iterator for TypedRows<T, S> {
     }
 }
 
-/// A value.
+/// A value in an array; the deserializer of one row or value.
 #[derive(Clone, Copy)]
 struct ArrayCell<'a> {
     array: &'a dyn Array,
@@ -963,7 +963,7 @@ impl<'a> ArrayCell<'a> {
         }
         macro_rules! integer {
             ($arrow:ty, $visit:ident) => {{
-                // A date or time is read as what it is kept as.
+                // Dates and times are read as their stored integers.
                 let data = array.to_data();
                 let values: &[<$arrow as ArrowPrimitiveType>::Native] = data.buffer(0);
                 let value = values.get(row).copied().unwrap_or_default();
@@ -1079,7 +1079,7 @@ impl<'de> serde::Deserializer<'de> for ArrayCell<'_> {
         visitor.visit_enum(symbol.into_deserializer())
     }
 
-    /// Bytes are a sequence to those who want one: `Vec<u8>`.
+    /// Deserializes binary values as sequences too, for `Vec<u8>`.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.bytes() {
             Some(bytes) if !self.array.is_null(self.row) => {

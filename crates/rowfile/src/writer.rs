@@ -1,4 +1,4 @@
-//! Batches and rows to a file.
+//! The writer: batches and typed rows to a file.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -24,23 +24,23 @@ use crate::row_layout::{BLOCK_BYTES_MAX, RowStructure};
 use crate::schema::{FieldType, Schema, SchemaField};
 use crate::serde_rows::TypedRowBuilder;
 
-/// Rows that are put into a block together if there is room for all of them.
+/// Number of rows that enter a block together if all of them fit.
 const SIZE_CHECK_ROWS: usize = 64;
 
-/// Typed rows that become a batch.
+/// Number of typed rows that form a batch.
 const TYPED_BATCH_ROWS: usize = 1024;
 
-/// How to write.
+/// Options of a writer.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
-    /// How blocks are compressed. Default: Zstandard at level 1.
+    /// Compression of blocks. Default: Zstandard at level 1.
     pub codec: Codec,
-    /// Bytes of a block before compression, about. Default: 1 MiB. Minimum: one row.
+    /// Approximate size of a block before compression. Default: 1 MiB. Minimum: one row.
     pub block_bytes: usize,
-    /// Whether the footer has the smallest and largest value of each column in each block.
+    /// Stores the smallest and largest value of each column in each block in the footer.
     /// Default: true.
     pub statistics: bool,
-    /// What else the header holds. Default: nothing.
+    /// Additional metadata for the header. Default: empty.
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -55,7 +55,7 @@ impl Default for WriteOptions {
     }
 }
 
-/// Writes a rowfile. Without [`finish`](Self::finish) it has no end, and readers refuse it.
+/// A writer of a rowfile. Without [`finish`](Self::finish) the file has no footer, and readers refuse it.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -82,23 +82,23 @@ pub struct Writer<W: Write> {
     record: RowStructure,
     block_bytes: u64,
     compressor: SectionCompressor,
-    /// The checksum of the header.
+    /// Checksum of the header, which identifies the file.
     header_checksum: u32,
-    /// Where the next byte goes.
+    /// Offset of the next byte.
     offset: u64,
     rows: u64,
     footer: FileFooter,
     has_statistics: bool,
     pending: Vec<PendingRows>,
-    /// What the pending rows take at most.
+    /// Upper bound of the pending rows' size.
     pending_bytes: u64,
-    /// What blocks took so far, and what they could have taken at most.
+    /// Total size of the blocks so far, and the total of the upper bounds before encoding.
     written_and_estimated_bytes: (u64, u64),
-    /// Rows that were given one by one.
+    /// Rows that were added one by one.
     typed_rows: TypedRowBuilder,
-    /// The schema of the last batch, if it has been looked at.
+    /// Schema of the last batch that passed the check.
     checked_schema: Option<SchemaRef>,
-    /// Memory for a section before compression, and as it is written.
+    /// Buffers for a section before and after compression.
     raw: Vec<u8>,
     stored: Vec<u8>,
     is_poisoned: bool,
@@ -112,10 +112,10 @@ struct PendingRows {
 }
 
 impl<W: Write> Writer<W> {
-    /// A new file in `sink`, whose header is written at once.
+    /// Starts a new file in `sink` and writes its header at once.
     ///
     /// # Errors
-    /// If the schema [cannot be](Schema::check), or the sink fails.
+    /// If the schema is [invalid](Schema::validate), or the sink fails.
     pub fn new(sink: W, schema: &Schema, options: WriteOptions) -> Result<Self> {
         Self::with_name(sink, "output", schema, options)
     }
@@ -173,31 +173,31 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// The file's schema.
+    /// Returns the file's schema.
     #[must_use]
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// Rows of the file so far, those included that wait for their block to fill up.
+    /// Returns the number of rows so far, including those that wait for their block to fill up.
     #[must_use]
     pub fn row_count(&self) -> u64 {
         let pending: usize = self.pending.iter().map(|part| part.rows.len()).sum();
         self.rows + pending as u64 + self.typed_rows.rows() as u64
     }
 
-    /// Bytes of the file so far.
+    /// Returns the size of the file so far, in bytes.
     #[must_use]
     pub fn byte_count(&self) -> u64 {
         self.offset
     }
 
-    /// Adds the rows of a batch: its columns are the file's, in the same order. Any of Arrow's
-    /// layouts of a type will do.
+    /// Adds the rows of a batch, whose columns must be the file's, in the same order. Any Arrow
+    /// layout of a type is accepted.
     ///
     /// # Errors
-    /// If the columns are others, a value is null that may not be, an enum has an unknown
-    /// symbol, or the sink fails. After a failure of the sink the writer refuses to go on.
+    /// If the columns differ, a required value is null, an enum has an unknown
+    /// symbol, or the sink fails. After a failure of the sink the writer refuses to continue.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check_not_poisoned()?;
         self.check_schema(&batch.schema())?;
@@ -205,13 +205,13 @@ impl<W: Write> Writer<W> {
         self.add_batch(batch)
     }
 
-    /// Adds one row: a struct, or a map with names for keys. See [`Reader::rows_as`] for an
-    /// example, and for what becomes of which type.
+    /// Adds one row: a struct, or a map with names as keys. See [`Reader::read_rows_as`] for an
+    /// example and for the conversion of types.
     ///
     /// # Errors
-    /// If the row has a field that the schema has not, lacks one that has neither a default nor may be
-    /// null, or has a value of the wrong type; the row is not added then. As
-    /// [`write`](Self::write) otherwise.
+    /// If the row has a field that the schema lacks, lacks a required field without default,
+    /// or has a value of the wrong type; the row is not added then. Otherwise as
+    /// [`write`](Self::write).
     pub fn write_row<T: serde::Serialize + ?Sized>(&mut self, row: &T) -> Result<()> {
         self.check_not_poisoned()?;
         self.typed_rows.push_row(row)?;
@@ -257,7 +257,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// What pending rows may take at most, going by what that turned out to be in earlier blocks.
+    /// Returns the maximum bound of pending rows, scaled by the ratio of sizes and bounds in earlier blocks.
     fn pending_bytes_max(&self) -> u64 {
         let (taken, estimate) = self.written_and_estimated_bytes;
         let full = u128::from(self.block_bytes) * u128::from(estimate) / u128::from(taken.max(1));
@@ -287,7 +287,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the rows that wait, as a block of their own: what is written so far can be salvaged
+    /// Writes the waiting rows as a block of their own, so that everything so far can be salvaged
     /// if the writer is killed.
     ///
     /// # Errors
@@ -332,8 +332,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes what is in `raw` up to `end`, the place of a section's head first, and behind a
-    /// footer the trailer, in one go.
+    /// Writes `raw` up to `end` as a section, whose first bytes are reserved for its header, and after a
+    /// footer the trailer, in one write.
     fn write_section(&mut self, kind: SectionKind, count: u32, end: usize) -> Result<()> {
         let narrow = |length: usize| {
             u32::try_from(length).ok().filter(|it| u64::from(*it) <= BLOCK_BYTES_MAX).ok_or(
@@ -380,7 +380,7 @@ impl<W: Write> Writer<W> {
             end = section.len();
         }
         let result = self.write_bytes(section.get(..end).unwrap_or_default());
-        // The memory is used again.
+        // Keep the buffer for the next section.
         match codec {
             Some(_) => self.stored = section,
             None => self.raw = section,
@@ -389,7 +389,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        // A sink that failed in the middle of this has an unknown part of it.
+        // After a failed write the sink contains an unknown part of the bytes.
         self.is_poisoned = true;
         self.sink.write_all(bytes).map_err(|error| Error::Io { file: self.name.clone(), error })?;
         self.is_poisoned = false;
@@ -397,10 +397,10 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes what waits and the footer, flushes the sink and gives it back.
+    /// Writes the waiting rows and the footer, flushes the sink and returns it.
     ///
     /// # Errors
-    /// If the sink fails; the file has no end then.
+    /// If the sink fails; the file then has no footer.
     pub fn finish(mut self) -> Result<W> {
         self.write_footer()?;
         Ok(self.sink)
@@ -418,10 +418,10 @@ impl<W: Write> Writer<W> {
 }
 
 impl Writer<File> {
-    /// A new file at `path`, where there must be none.
+    /// Creates a new file at `path`, which must not exist.
     ///
     /// # Errors
-    /// If there is one, or the system fails.
+    /// If the path exists, or the system fails.
     pub fn create(path: &Path, schema: &Schema, options: WriteOptions) -> Result<Self> {
         let name = path.display().to_string();
         let file = OpenOptions::new()
@@ -434,13 +434,13 @@ impl Writer<File> {
         Self::with_name(file, &name, schema, options)
     }
 
-    /// Adds to a file that is there, with its schema, codec and choice of statistics. What it holds
-    /// stays as it is, and readers see all that is added when [`close`](Self::close) is done,
-    /// and nothing of it before. What an append left that did not get there is cut off.
+    /// Opens an existing file for appending, with its schema, codec and choice of statistics. The existing
+    /// content does not change. Readers see all added rows once [`close`](Self::close) has returned, and none
+    /// before. The remains of an unfinished append are cut off.
     ///
     /// # Errors
-    /// [`Error::Locked`] if somebody else is writing the file; if it is no rowfile, was cut off
-    /// or is damaged; if the system fails.
+    /// [`Error::Locked`] if another process is writing the file; if it is not a rowfile, is truncated
+    /// or damaged; if the system fails.
     pub fn append(path: &Path, block_bytes: usize) -> Result<Self> {
         let name = path.display().to_string();
         let io = |error| Error::Io { file: name.clone(), error };
@@ -462,18 +462,18 @@ impl Writer<File> {
         Ok(writer)
     }
 
-    /// Writes what waits and the footer, and makes both durable.
+    /// Writes the waiting rows and the footer, and makes both durable.
     ///
     /// # Errors
-    /// If the system fails; what was added is not there then.
+    /// If the system fails; the added rows are then not visible.
     pub fn close(mut self) -> Result<()> {
         self.flush()?;
         let failed = |name: &str, error| Error::Io { file: name.into(), error };
-        // The blocks before the footer that says that they are there.
+        // The blocks must be durable before the footer that lists them.
         self.sink.sync_data().map_err(|error| failed(&self.name, error))?;
         self.write_footer()?;
         self.sink.sync_data().map_err(|error| failed(&self.name, error))?;
-        // Closing a file does not free it while a process that is just being forked has it too.
+        // Unlock explicitly: a concurrently forked process may still hold the file open after it is closed.
         match self.sink.unlock() {
             Err(error) if error.kind() != io::ErrorKind::Unsupported => {
                 Err(failed(&self.name, error))
@@ -487,7 +487,7 @@ fn lock_file(file: &File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(std::fs::TryLockError::WouldBlock) => Err(Error::Locked { path: path.into() }),
-        // Some file systems have no locks: one writer at a time is then the user's to see to.
+        // On file systems without locks, the user must ensure that there is only one writer.
         Err(std::fs::TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
             Ok(())
         }
@@ -497,7 +497,7 @@ fn lock_file(file: &File, path: &Path) -> Result<()> {
     }
 }
 
-/// Looks whether what is given has the file's fields; whether they may be null is looked at by
+/// Checks that the given fields are the file's; nullability is checked by
 /// value.
 pub(crate) fn check_same_fields(
     expected: &[SchemaField],
@@ -538,7 +538,7 @@ fn check_same_field(expected: &SchemaField, found: &SchemaField, outer: &str) ->
             check_same_field(key, found_key, &column)?;
             check_same_field(value, found_value, &column)
         }
-        // Symbols are looked at by value.
+        // Symbols are checked by value.
         (FieldType::Enum { .. }, FieldType::Enum { .. } | FieldType::String) => Ok(()),
         (expected, found) if expected == found => Ok(()),
         (expected, found) => Err(Error::SchemaMismatch {
@@ -549,19 +549,19 @@ fn check_same_field(expected: &SchemaField, found: &SchemaField, outer: &str) ->
     }
 }
 
-/// What [`salvage`] kept and what it did not.
+/// The result of [`salvage`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SalvageReport {
-    /// Whole blocks.
+    /// Number of whole blocks.
     pub blocks: usize,
-    /// Their rows.
+    /// Number of rows in them.
     pub rows: u64,
-    /// Places that were damaged: where, and what is wrong.
+    /// Offset and description of each damaged place.
     pub damages: Vec<(u64, String)>,
 }
 
-/// Writes every whole block of a file that is damaged or was cut off to a new one.
+/// Writes every whole block of a damaged or truncated file to a new file.
 ///
 /// # Errors
 /// If the header is damaged, or either file fails.
@@ -578,7 +578,7 @@ pub fn salvage<S: crate::ReadAt, W: Write>(
     let mut damages = reader.damages().to_vec();
     let mut kept = 0;
     for block in 0..reader.blocks().len() {
-        // A block may be whole and still hold what no writer writes.
+        // A block with correct checksums may still contain bytes that no writer produces.
         let one = ReadOptions { blocks: Some(vec![block]), ..ReadOptions::default() };
         let batches: Result<Vec<RecordBatch>> = reader.read(&one)?.collect();
         match batches {

@@ -1,4 +1,4 @@
-//! Any bytes as a file: an error or rows, and no more memory than they justify.
+//! Reads any bytes as a file: an error or rows, and no more memory than they justify.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Files whose checksums are right and whose content is not.
+//! Reads files with correct checksums and invalid content.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

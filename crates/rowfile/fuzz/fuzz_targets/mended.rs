@@ -1,4 +1,4 @@
-//! Any bytes as a file whose checksums are put right.
+//! Reads any bytes as a file with corrected checksums.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

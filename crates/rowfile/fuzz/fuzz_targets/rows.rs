@@ -1,4 +1,4 @@
-//! Any bytes as rows that were encoded alone.
+//! Reads any bytes as encoded rows.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any text as a schema.
+//! Reads any text as a schema.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,9 +1,10 @@
-//! Schema resolution beside Avro's, on generated pairs of schemas and data.
+//! Comparison of schema resolution with Avro's, on generated pairs of schemas and data.
 //!
-//! `apache-avro` is asked twice: whether a reader's schema can read a writer's at all, which is
-//! also asked of us, and what becomes of values. Where it says *full*, we open and have the same values; where it
-//! says *partial*, or where the only fault is one that we look at by value (null where the
-//! reader requires a value), each row is compared; where it says no, we refuse.
+//! `apache-avro` answers two questions: can a reader's schema read a writer's at all, which is also asked of
+//! this crate, and how are values converted. If it reports *full* compatibility, this crate must open the
+//! file and return the same values. If it reports *partial*, or the only problem is one that this crate
+//! checks by value (a null where the reader requires a value), each row is compared. If it reports none, this
+//! crate must refuse.
 
 #![allow(deprecated, reason = "the functions that take a datum as it is")]
 
@@ -36,7 +37,7 @@ impl Random {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
-    /// By its name in Avro: boolean int long float double string bytes.
+    /// A type with its Avro name: boolean int long float double string bytes.
     Plain(&'static str),
     Enum {
         symbols: Vec<&'static str>,
@@ -72,7 +73,7 @@ fn record(random: &mut Random, depth: usize) -> Kind {
     Kind::Record((0..count).map(|at| (format!("f{at}"), node(random, depth), None)).collect())
 }
 
-/// A default that both sides take. Avro takes that of a union's first type only: null.
+/// Returns a default that both sides accept. Avro accepts the default of a union's first type only: null.
 fn default(random: &mut Random, node: &Node) -> Option<Value> {
     if node.nullable {
         return Some(Value::Null);
@@ -89,7 +90,7 @@ fn default(random: &mut Random, node: &Node) -> Option<Value> {
     }
 }
 
-/// A reader's schema, made of a writer's by what happens to schemas.
+/// Derives a reader's schema from a writer's by typical schema changes.
 fn changed(random: &mut Random, old: &Node, depth: usize) -> Node {
     let mut new = old.clone();
     if random.chance(8) {
@@ -124,7 +125,7 @@ fn changed(random: &mut Random, old: &Node, depth: usize) -> Node {
             if random.chance(3) {
                 let mut node = node(random, depth.min(1));
                 let default = if random.chance(6) { None } else { default(random, &node) };
-                // Here we go beyond Avro: what may be null needs no default to be null.
+                // An extension of Avro: a nullable field needs no default to be null.
                 node.nullable &= default.is_some();
                 fields.insert(random.below(fields.len() + 1), ("new".into(), node, default));
             }
@@ -135,7 +136,7 @@ fn changed(random: &mut Random, old: &Node, depth: usize) -> Node {
     }
     if random.chance(40) {
         new.kind = node(random, depth).kind;
-        // The other step beyond Avro: an enum is read as the text of its symbols.
+        // The other extension of Avro: an enum can be read as the text of its symbols.
         if matches!((&old.kind, &new.kind), (Kind::Enum { .. }, Kind::Plain("string"))) {
             new.kind = Kind::Plain("long");
         }
@@ -209,7 +210,7 @@ fn ours(kind: &Kind) -> Schema {
     Schema::parse(&json!({"fields": fields_of(fields)}).to_string()).expect("a schema")
 }
 
-/// A value, as our typed door and as Avro take it.
+/// Returns a value for this crate's typed rows and for Avro.
 fn value(random: &mut Random, node: &Node) -> (Value, Avro) {
     if node.nullable {
         if random.chance(3) {
@@ -328,8 +329,8 @@ fn of_arrow(array: &dyn Array, row: usize) -> Value {
     }
 }
 
-/// Whether the writer may have a null somewhere where the reader takes none, which Avro calls
-/// incompatible as a whole and we look at by value.
+/// Returns true if the writer may have a null where the reader requires a value, which Avro calls
+/// incompatible as a whole and this crate checks by value.
 fn made_required(writer: &Node, reader: &Node) -> bool {
     if writer.nullable && !reader.nullable {
         return true;
@@ -345,7 +346,7 @@ fn made_required(writer: &Node, reader: &Node) -> bool {
     }
 }
 
-/// Whether the reader takes somewhere what Avro does not: an enum as text, or null for a field
+/// Returns true if the reader accepts something that Avro does not: an enum as text, or null for a field
 /// that the writer lacks and that has no default.
 fn takes_more(writer: &Node, reader: &Node) -> bool {
     match (&writer.kind, &reader.kind) {
@@ -365,7 +366,7 @@ fn takes_more(writer: &Node, reader: &Node) -> bool {
     }
 }
 
-/// The same with values everywhere.
+/// Returns the node without nullable fields.
 fn never_null(node: &Node) -> Node {
     let kind = match &node.kind {
         Kind::Array(item) => Kind::Array(Box::new(never_null(item))),
@@ -382,7 +383,7 @@ fn never_null(node: &Node) -> Node {
     Node { kind, nullable: false }
 }
 
-/// How comparisons came out.
+/// The outcomes of comparisons.
 #[derive(Debug, Default)]
 pub struct Counts {
     full: usize,
@@ -395,7 +396,7 @@ pub struct Counts {
     bad: usize,
 }
 
-/// Compares what becomes of a pair of schemas, and of rows, with what Avro makes of them.
+/// Compares the resolution of a pair of schemas, and the conversion of rows, with Avro's.
 pub fn compare(seed: u64, counts: &mut Counts) {
     let random = &mut Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let writer = Node { kind: record(random, 2), nullable: false };
@@ -415,7 +416,7 @@ pub fn compare(seed: u64, counts: &mut Counts) {
     let arrow = Arc::new(our_reader.to_arrow(Strings::View));
     let plan = Plan::new(&our_writer, &arrow);
     if takes_more(&writer, &reader) {
-        // There is nobody to ask.
+        // Avro gives no answer to compare with.
         counts.wider += 1;
         return;
     }
@@ -427,7 +428,7 @@ pub fn compare(seed: u64, counts: &mut Counts) {
             return;
         }
         (Err(_), Ok(_)) if made_required(&writer, &reader) => counts.by_value += 1,
-        // Of a union some data can be read, if nothing else null; we ask for all of it.
+        // Some data of a union may be readable, at least null; this crate requires all of it.
         (Ok(Compatibility::Partial), Err(_))
             if SchemaCompatibility::can_read(
                 &parse(&never_null(&writer)),

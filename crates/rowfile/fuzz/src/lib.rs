@@ -1,4 +1,4 @@
-//! What the fuzz targets assert, as functions, so that a test can run them without a fuzzer too.
+//! The assertions of the fuzz targets as functions, so that tests can run them without a fuzzer.
 
 #[cfg(test)]
 mod avro;
@@ -12,7 +12,7 @@ use tidemill_rowfile::{
     Codec, Error, Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer, salvage,
 };
 
-/// Reads everything there is; every array must be sound.
+/// Reads all rows; every array must be valid.
 fn drain(reader: &Reader<Vec<u8>>) -> Result<Vec<RecordBatch>, Error> {
     let mut all = Vec::new();
     for strings in [Strings::View, Strings::Small] {
@@ -34,7 +34,7 @@ fn drain(reader: &Reader<Vec<u8>>) -> Result<Vec<RecordBatch>, Error> {
     Ok(all)
 }
 
-/// Any bytes as a file.
+/// Reads any bytes as a file.
 pub fn file(bytes: &[u8]) {
     if let Ok(reader) = Reader::new(bytes.to_vec(), "fuzz") {
         let _ = drain(&reader);
@@ -50,15 +50,15 @@ pub fn file(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as a file whose checksums are put right: what they are of, header, blocks, footers
-/// and trailers, may be anything.
+/// Reads any bytes as a file with corrected checksums: header, blocks, footers
+/// and trailers may have any content.
 pub fn mended(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     mend(&mut bytes);
     file(&bytes);
 }
 
-/// Puts right what can be, up to where the bytes end.
+/// Corrects the checksums as far as the bytes allow.
 fn mend(bytes: &mut [u8]) -> Option<()> {
     let number = |bytes: &[u8], at: usize| {
         bytes.get(at..at + 4).map(|it| u32::from_le_bytes(it.try_into().expect("4 bytes")) as usize)
@@ -85,14 +85,14 @@ fn mend(bytes: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Puts the checksum of some bytes at `at`, if all of that is there.
+/// Writes the checksum of a range of bytes to `at`, if the bytes exist.
 fn checksum(bytes: &mut [u8], at: usize, of: std::ops::Range<usize>) -> Option<u32> {
     let checksum = crc32c::crc32c(bytes.get(of)?);
     bytes.get_mut(at..at + 4)?.copy_from_slice(&checksum.to_le_bytes());
     Some(checksum)
 }
 
-/// Schemas that rows are forged for.
+/// The schemas for which rows are forged.
 const SCHEMAS: [&str; 4] = [
     r#"{"fields": [{"name": "n", "type": "int64"}, {"name": "s", "type": "string", "nullable": true},
         {"name": "b", "type": "boolean", "nullable": true}, {"name": "u", "type": "uint8"}]}"#,
@@ -107,10 +107,10 @@ const SCHEMAS: [&str; 4] = [
         {"timestamp": {"unit": "us", "zone": "UTC"}}}, {"name": "z", "type": "null", "nullable": true}]}"#,
 ];
 
-/// A file around rows that are not what a writer writes: the checksums are right.
+/// Reads a file with rows that no writer produces, under correct checksums.
 ///
 /// ```text
-///   schema  rows (2 bytes)  codec  raw size (3 bytes, or 0 for what there is)  content…
+///   schema  rows (2 bytes)  codec  raw size (3 bytes, or 0 for the actual size)  content…
 /// ```
 pub fn forged(bytes: &[u8]) {
     let [schema, low, high, codec, a, b, c, content @ ..] = bytes else { return };
@@ -123,7 +123,7 @@ pub fn forged(bytes: &[u8]) {
     let file = around(schema, rows, codec % 4, raw, content);
     let reader = Reader::new(file, "forged").expect("the frame is right");
     if let Ok(batches) = drain(&reader) {
-        // What could be read can be written; and from then on it stays as it is, byte for byte.
+        // Readable rows can be written, and further round trips give the same bytes.
         let write = |batches: &[RecordBatch]| {
             let options = WriteOptions { codec: Codec::None, ..WriteOptions::default() };
             let mut writer = Writer::new(Vec::new(), reader.schema(), options).expect("a schema");
@@ -185,7 +185,7 @@ fn around(schema: &str, rows: u32, codec: u8, raw: u32, content: &[u8]) -> Vec<u
     out
 }
 
-/// Any text as a schema: one that is taken survives its JSON and Arrow, and reads its own data.
+/// Reads any text as a schema: a valid one survives its JSON and Arrow, and reads its own data.
 pub fn schema(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(schema) = Schema::parse(text) else { return };
@@ -201,9 +201,9 @@ pub fn schema(bytes: &[u8]) {
     assert_eq!(reader.rows(), 0);
 }
 
-/// Any bytes as rows that were encoded alone: a schema's number, where to cut, then the rows.
+/// Reads any bytes as encoded rows: the number of a schema, the cut position, then the rows.
 ///
-/// Each row may be of another width of lengths, and there is a null between them.
+/// Each row may have another width of lengths, and there is a null between them.
 pub fn rows(bytes: &[u8]) {
     let [schema, cut, rows @ ..] = bytes else { return };
     let schema = Schema::parse(SCHEMAS[usize::from(*schema) % SCHEMAS.len()]).expect("a schema");

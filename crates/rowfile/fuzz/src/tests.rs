@@ -1,4 +1,4 @@
-//! The targets on every seed, and on changed ones: `ROUNDS=500` of each, or all of them for
+//! Runs the targets on every seed and on mutated seeds: `ROUNDS=500` of each, or all of them for
 //! `CPU_SECONDS=3600`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use tidemill_rowfile::{Codec, Schema, Strings, WriteOptions, Writer};
 
-/// Counts what a thread has allocated.
+/// An allocator that counts the bytes of each thread.
 struct Counting;
 
 thread_local! {
@@ -18,19 +18,19 @@ thread_local! {
     static MOST: Cell<isize> = const { Cell::new(0) };
 }
 
-// SAFETY: all is done by the system's allocator.
+// SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.get() + layout.size() as isize;
         NOW.set(now);
         MOST.set(MOST.get().max(now));
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         NOW.set(NOW.get() - layout.size() as isize);
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the contract.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -38,8 +38,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Runs a target, which may allocate what its input justifies: a header and a block that is decompressed
-/// before it is known how large it is, and the columns of fields that share a byte of a row.
+/// Runs a target with an allocation limit derived from its input: a header, a block that is decompressed
+/// before its size is confirmed, and the columns of fields that share a byte of a row.
 fn bounded(target: fn(&[u8]), bytes: &[u8]) {
     let before = NOW.get();
     MOST.set(before);
@@ -189,7 +189,7 @@ fn write_seeds() {
     }
 }
 
-/// What a target has been through.
+/// The progress of a target.
 #[derive(Default)]
 struct Done {
     inputs: u64,
@@ -197,14 +197,14 @@ struct Done {
     findings: u64,
 }
 
-/// The processor time of this thread.
+/// Returns the processor time of this thread.
 fn nanoseconds() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     text.split(' ').next().and_then(|text| text.parse().ok()).expect("a number")
 }
 
-/// All targets in turn, `THREADS=2` at a time, until they have had `CPU_SECONDS` together. What is found
-/// is kept in `artifacts/`; the table, which is printed every now and then, goes into `LOG.md`.
+/// Runs all targets in turn, `THREADS=2` at a time, until they have used `CPU_SECONDS` together. Failing
+/// inputs are kept in `artifacts/`; the table, which is printed regularly, goes into `LOG.md`.
 #[test]
 fn a_long_run_finds_nothing() {
     let variable = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -260,7 +260,7 @@ fn a_long_run_finds_nothing() {
                     if total() >= seconds * 1_000_000_000 {
                         break;
                     }
-                    // The one that has had the least so far.
+                    // Pick the target with the least processor time so far.
                     let had = |at: &usize| done[*at].lock().expect("sound").nanoseconds;
                     let at = (0..targets.len()).min_by_key(had).expect("six");
                     let before = nanoseconds();

@@ -1,4 +1,4 @@
-//! Random schemas and data, all of it from one seed.
+//! Random schemas and data, all generated from one seed.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
 use serde_json::{Value, json};
 use tidemill_rowfile::metadata_keys;
 
-/// Numbers from a seed: xorshift64*.
+/// A pseudo-random number generator: xorshift64*.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -112,7 +112,7 @@ pub(crate) fn schema(random: &mut Random) -> Arc<Schema> {
     Arc::new(Schema::new(fields(random, 3)))
 }
 
-/// How values of a column are spread: all the same, close, anything.
+/// Returns a width in bits for a column's values: all equal, close together, or anything.
 fn spread(random: &mut Random) -> u32 {
     *random.pick(&[0, 1, 6, 8, 13, 16, 31, 40, 55, 63, 64])
 }
@@ -153,7 +153,7 @@ fn primitive<T: ArrowPrimitiveType>(
     Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(data_type.clone()))
 }
 
-/// An array with what arrays may have: values where it is null, a beginning that is cut off.
+/// Generates an array with typical features: values under nulls, and an offset at the beginning.
 pub(crate) fn array(random: &mut Random, field: &Field, rows: usize) -> ArrayRef {
     let before = if random.chance(4) { random.below(5) } else { 0 };
     let array = whole(random, field, before + rows);
@@ -352,8 +352,8 @@ fn hex(bytes: &[u8]) -> Value {
     text.into()
 }
 
-/// A value as the second reader prints it: what it is kept as, nothing interpreted. But numbers
-/// past 64 bits, which are floats to `serde_json`, are strings.
+/// Returns a value as the second reader prints it: the stored value without interpretation. But numbers
+/// beyond 64 bits, which are floats in `serde_json`, become strings.
 pub(crate) fn value(array: &dyn Array, row: usize) -> Value {
     if array.is_null(row) || array.data_type() == &DataType::Null {
         return Value::Null;

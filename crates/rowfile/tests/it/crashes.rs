@@ -1,9 +1,9 @@
-//! Disks that are full and processes that are killed, for real.
+//! Tests with full disks and killed processes.
 //!
-//! A test that needs a process of its own starts itself again, with what that is to do in an
-//! environment variable. Where it dies is chosen: the kernel ends it at a given byte of the file
-//! (`RLIMIT_FSIZE`), with nothing run afterwards. Kills from outside, which land where they land,
-//! are for `make soak`; they are sent when the process has said how far it has come.
+//! A test that needs its own process starts itself again, with the task in an
+//! environment variable. The kernel kills the process at a chosen byte of the file
+//! (`RLIMIT_FSIZE`), and no code runs afterwards. `make soak` sends kills from outside at arbitrary times,
+//! after the process has reported its progress.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -17,14 +17,14 @@ use crate::common::Random;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use tidemill_rowfile::{Codec, Error, ReadOptions, Reader, Schema, WriteOptions, Writer, salvage};
 
-/// The variable that says what the process is to do, and where.
+/// The environment variable with the task and the path of a child process.
 const CHILD_TASK_VARIABLE: &str = "ROWFILE_CHILD";
-/// The variable that says at which byte of its file the process is to end.
+/// The environment variable with the byte of the file at which the child process is killed.
 const FILE_LIMIT_VARIABLE: &str = "ROWFILE_LIMIT";
-/// Rows that are written at a time.
+/// Number of rows that are written at a time.
 const ROWS_PER_WRITE: usize = 50;
 
-/// The rows from `first` on: numbers, and a text that follows from each.
+/// Returns the rows from `first` on: numbers, and a text derived from each.
 fn rows(first: usize, count: usize) -> RecordBatch {
     let numbers = first..first + count;
     let texts = numbers.clone().map(|number| format!("{number} ").repeat(number % 40));
@@ -41,7 +41,7 @@ fn options() -> WriteOptions {
     WriteOptions { codec: Codec::None, block_bytes: 3000, ..WriteOptions::default() }
 }
 
-/// Asserts that a file has the rows from 0 on, and returns how many.
+/// Asserts that a file contains the rows from 0 on, and returns their number.
 fn assert_rows(reader: &Reader<impl tidemill_rowfile::ReadAt>) -> usize {
     let strings = tidemill_rowfile::StringLayout::Small;
     let options = ReadOptions { strings, ..ReadOptions::default() };
@@ -55,8 +55,8 @@ fn assert_rows(reader: &Reader<impl tidemill_rowfile::ReadAt>) -> usize {
     found
 }
 
-/// Asserts that a file is refused as cut off behind its last whole block, of which all rows are
-/// salvaged. Returns how many.
+/// Asserts that a file is refused as truncated behind its last whole block, and that all rows of its whole
+/// blocks are salvaged. Returns their number.
 fn assert_truncated(path: &Path) -> usize {
     let error = Reader::open(path).expect_err("a file without an end");
     let Error::Truncated { end, blocks, rows: found, .. } = &error else { panic!("{error}") };
@@ -74,14 +74,14 @@ fn assert_truncated(path: &Path) -> usize {
     assert_rows(&Reader::new(saved, "saved").unwrap())
 }
 
-/// This test again, in a process of its own.
+/// Returns the arguments that run only this test, in a new process.
 fn child_command_arguments(test: &str) -> [OsString; 4] {
     let program = std::env::current_exe().unwrap();
     let test = format!("crashes::{test}");
     [program.into(), "--exact".into(), test.into(), "--nocapture".into()]
 }
 
-/// Where this process is to do what the test is about, if it was started for that.
+/// Returns the path of the task if this process was started as a child.
 fn child_path() -> Option<PathBuf> {
     std::env::var_os(CHILD_TASK_VARIABLE).map(Into::into)
 }
@@ -95,7 +95,7 @@ fn full_device_gives_no_space_error() {
     }
 }
 
-/// Writes to a disk that has room for less, then appends to what was written before.
+/// Writes to a disk with too little room, then appends to an earlier file.
 fn fill_disk(folder: &Path) {
     let is_full = |error: &Error| {
         let Error::Io { error, file } = error else { panic!("{error}") };
@@ -131,9 +131,9 @@ fn fill_disk(folder: &Path) {
     let large = folder.join("large.rows");
     let given = write_until_full(Writer::create(&large, &schema(), options()).unwrap(), 0);
     let kept = assert_truncated(&large);
-    // Of the rows that were given last some may be there.
+    // Some of the last rows may have been written.
     assert!(kept > 0 && kept < given + ROWS_PER_WRITE, "{kept} of {given}");
-    // Room for a few blocks more, which is not enough.
+    // Room for a few more blocks, which is not enough.
     let length = std::fs::metadata(&large).unwrap().len();
     File::options().write(true).open(&large).unwrap().set_len(length - 40_000).unwrap();
 
@@ -141,7 +141,7 @@ fn fill_disk(folder: &Path) {
     let reader = Reader::open(&small).unwrap();
     assert!(reader.unfinished_bytes() > 0);
     assert_eq!(assert_rows(&reader), ROWS_PER_WRITE);
-    // What was given up goes, and makes room.
+    // Removing the failed file makes room.
     std::fs::remove_file(&large).unwrap();
     let mut writer = Writer::append(&small, 3000).unwrap();
     writer.write(&rows(ROWS_PER_WRITE, ROWS_PER_WRITE)).unwrap();
@@ -157,9 +157,9 @@ fn a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_t
         return fill_disk(&folder);
     }
     let name = "a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_there";
-    // A file system of its own, which nobody else sees and which goes with the process; and a
-    // limit of a file's size, where that is not allowed. The limit is in units of 512 bytes or of
-    // 1024.
+    // A private file system that disappears with the process; if mounting is not allowed, a
+    // limit on the file's size. The limit is in units of 512 or
+    // 1024 bytes.
     let mount = "mount -t tmpfs -o size=300k tmpfs \"$ROWFILE_CHILD\"";
     let is_mounted = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", mount])
@@ -196,16 +196,16 @@ fn a_disk_that_is_full_leaves_what_can_be_salvaged_and_the_old_end_of_what_was_t
     }
 }
 
-/// What a process of this test has come to.
+/// The outcome of a child process.
 struct ChildOutcome {
-    /// The rows that it said it had written.
+    /// Number of rows that it reported as written.
     said: usize,
-    /// The signal that ended it.
+    /// The signal that killed it.
     signal: Option<i32>,
 }
 
-/// Starts the test again for a file, which the kernel ends once the file would grow past so many
-/// bytes: the write under way goes as far as that byte, and nothing runs after it.
+/// Starts the test again for a file. The kernel kills it once the file would grow past `bytes`: the current
+/// write stops at that byte, and no code runs after it.
 fn run_until_killed_at(test: &str, path: &Path, bytes: usize) -> ChildOutcome {
     let program = child_command_arguments(test);
     let done = Command::new(&program[0])
@@ -223,13 +223,13 @@ fn run_until_killed_at(test: &str, path: &Path, bytes: usize) -> ChildOutcome {
     }
 }
 
-/// In a process of its own: has the kernel end it at the first byte past the limit.
+/// Runs in the child process: makes the kernel kill it at the first byte past the limit.
 fn limit_file_size() {
     let bytes: libc::rlim_t = std::env::var(FILE_LIMIT_VARIABLE).unwrap().parse().unwrap();
     let size = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     let no_dump = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both are given what they read; the signal's default, which may have been inherited
-    // as ignored, is to end the process.
+    // SAFETY: both functions get valid arguments. The signal's default action is to kill the process; it
+    // may have been inherited as ignored.
     unsafe {
         assert_eq!(libc::setrlimit(libc::RLIMIT_CORE, &no_dump), 0);
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &size), 0);
@@ -237,8 +237,8 @@ fn limit_file_size() {
     }
 }
 
-/// Starts the test again, kills it from outside when it has said `lines` times that it has come
-/// further, and returns how far it had come.
+/// Starts the test again, kills it from outside after `lines` progress reports, and returns the last reported
+/// progress.
 fn kill_after(test: &str, path: &Path, lines: usize) -> usize {
     let program = child_command_arguments(test);
     let mut child = Command::new(&program[0])
@@ -251,7 +251,7 @@ fn kill_after(test: &str, path: &Path, lines: usize) -> usize {
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut reached = 0;
     for _ in 0..lines {
-        // The test's harness has lines of its own.
+        // Skip lines of the test harness.
         let line = said
             .by_ref()
             .map(Result::unwrap)
@@ -264,7 +264,7 @@ fn kill_after(test: &str, path: &Path, lines: usize) -> usize {
     reached
 }
 
-/// In a process of its own: says how far it has come.
+/// Runs in the child process: reports progress.
 fn report_rows(rows: usize) {
     if child_path().is_none() {
         return;
@@ -273,7 +273,7 @@ fn report_rows(rows: usize) {
     writeln!(out, "\nrows {rows}").and_then(|()| out.flush()).unwrap();
 }
 
-/// Where a process is to end: every so many bytes, and on either side of each block's beginning.
+/// Returns the bytes at which a process is killed: regular steps, and both sides of each block's beginning.
 fn kill_points(whole: &[u8], from: usize) -> Vec<usize> {
     let reader = Reader::new(whole.to_vec(), "whole").unwrap();
     let blocks = reader.blocks().iter().map(|block| block.offset as usize);
@@ -288,7 +288,7 @@ fn kill_points(whole: &[u8], from: usize) -> Vec<usize> {
     points
 }
 
-/// Writes four times [`ROWS`] rows, each of them down before it says so, and the end.
+/// Writes four times [`ROWS_PER_WRITE`] rows, each part flushed before it is reported, and the footer.
 fn write_rows_and_footer(mut writer: Writer<File>, first: usize) {
     for first in (first..).step_by(ROWS_PER_WRITE).take(4) {
         writer.write(&rows(first, ROWS_PER_WRITE)).unwrap();
@@ -351,19 +351,19 @@ fn an_appender_that_is_killed_at_any_byte_leaves_the_old_end_or_the_new() {
         let (saved, report) = salvage(File::open(&path).unwrap(), "test.rows", Vec::new()).unwrap();
         assert!(report.rows as usize >= ended.said.max(4 * ROWS_PER_WRITE), "at byte {point}");
         assert_rows(&Reader::new(saved, "saved").unwrap());
-        // The next one goes on from the old end.
+        // The next append continues from the previous footer.
         write_rows_and_footer(Writer::append(&path, 3000).unwrap(), 4 * ROWS_PER_WRITE);
         let reader = Reader::open(&path).unwrap();
         assert_eq!((assert_rows(&reader), reader.unfinished_bytes()), (8 * ROWS_PER_WRITE, 0));
     }
-    // One that is killed behind its last byte has appended.
+    // A process that is killed after its last byte has appended everything.
     std::fs::write(&path, &before).unwrap();
     let ended = run_until_killed_at(name, &path, after.len());
     assert_eq!((ended.said, ended.signal), (8 * ROWS_PER_WRITE, None));
     assert!(std::fs::read(&path).unwrap() == after);
 }
 
-/// Repeats a round until the time that `make soak` gives is over; once without it.
+/// Repeats a round until the duration of `make soak` is over; runs it once without it.
 fn repeat_until_soak_ends(mut round: impl FnMut(u64)) {
     let seconds = std::env::var("SOAK_SECONDS").map_or(0, |text| text.parse().unwrap());
     let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
@@ -417,7 +417,7 @@ fn soak_an_appender_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.rows");
     repeat_until_soak_ends(|seed| {
-        // A file that has grown large is begun anew.
+        // Start a new file when the old one has grown large.
         if seed % 50 == 0 {
             if seed > 0 {
                 std::fs::remove_file(&path).unwrap();

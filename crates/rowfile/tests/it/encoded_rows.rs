@@ -1,4 +1,4 @@
-//! Rows that are encoded alone and kept in a column of another file.
+//! Tests of single encoded rows, and of columns that contain them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tidemill_rowfile::{
     metadata_keys,
 };
 
-/// A batch of random rows, in which some strings are long.
+/// Generates a batch of random rows with some long strings.
 fn random_rows(random: &mut Random) -> RecordBatch {
     let schema = common::schema(random);
     let rows = random.below(100);
@@ -58,7 +58,7 @@ proptest! {
         let plan = RowDecodePlan::new(&schema, &batch.schema()).unwrap();
         let same = |found: StructArray| {
             found.to_data().validate_full().unwrap();
-            // What is under a null is nobody's.
+            // Values under a null are not defined.
             let valid: UInt32Array = (0..expected.len() as u32)
                 .filter(|row| expected.is_valid(*row as usize)).map(Some).collect();
             assert_eq!(found.nulls().map_or(0, |nulls| nulls.null_count()), expected.null_count());
@@ -111,7 +111,7 @@ proptest! {
     }
 }
 
-/// Rows of an id and a name.
+/// Returns rows of an id and a name.
 fn inputs() -> RecordBatch {
     let ids: ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));
     let names: ArrayRef = Arc::new(StringArray::from(vec![Some("ada"), None, Some("größe")]));
@@ -137,7 +137,7 @@ fn column_of_rows_keeps_its_schema_through_a_file() {
     let field = found.schema().field(1).clone();
     let inner = Schema::from_rows_field(&field).unwrap().unwrap();
     assert_eq!(inner, schema);
-    // A reader may want less and other types, as of a file.
+    // As with files, a reader may request fewer columns and other types.
     let wanted = r#"{"fields": [{"name": "who", "type": "string", "nullable": true, "aliases": ["name"]},
         {"name": "id", "type": "float64"}]}"#;
     let wanted = Schema::parse(wanted).unwrap().to_arrow(StringLayout::View);

@@ -1,4 +1,4 @@
-//! What becomes of files that are damaged, cut off, or written by two at once.
+//! Tests of files that are damaged, truncated, or written by two writers at once.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn read(bytes: &[u8], schema: &Arc<ArrowSchema>) -> Result<RecordBatch, Error> {
     rows_of(&Reader::new(bytes.to_vec(), "test.rows")?, schema)
 }
 
-/// A file, and the same with rows appended to it.
+/// Returns a file, and the same file with rows appended.
 fn appended(batch: &RecordBatch, codec: Codec) -> (Vec<u8>, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.rows");
@@ -139,7 +139,7 @@ fn append_is_visible_completely_or_not_at_all() {
     assert_eq!(read(&after, &schema).unwrap(), batch);
 }
 
-/// A sink that takes so many bytes and no more.
+/// A sink that accepts a limited number of bytes.
 struct LimitedSink {
     bytes: Vec<u8>,
     room: usize,
@@ -239,7 +239,7 @@ fn readers_see_previous_footer_until_append_is_closed() {
     assert_eq!(early.row_count(), 10);
     early.verify().unwrap();
     assert_eq!(early.read(&ReadOptions::default()).unwrap().count(), early.blocks().len());
-    // An append that is given up is cut off by the next.
+    // The next append cuts off an abandoned one.
     let mut writer = Writer::append(&path, 1).unwrap();
     writer.write(&batch).unwrap();
     drop(writer);
@@ -257,7 +257,7 @@ fn salvage_keeps_every_whole_block() {
     let bytes = write(&schema, &batch, Codec::Zstd(1));
     let blocks = Reader::new(bytes.clone(), "test.rows").unwrap().blocks().to_vec();
     for (number, block) in blocks.iter().enumerate() {
-        // In the head of a block, and in its rows.
+        // In the header of a block, and in its rows.
         for at in [20, 60] {
             let mut bytes = bytes.clone();
             bytes[block.offset as usize + at] ^= 1;

@@ -1,4 +1,4 @@
-//! The format held to what it promises, as its users see it.
+//! Tests of the format's guarantees through the public interface.
 
 mod common;
 mod crashes;

@@ -1,9 +1,9 @@
-//! Files that earlier releases wrote are read as they were.
+//! Files that earlier releases wrote remain readable.
 //!
-//! `tests/data/rowfile-v0.1/` holds, of rows with every type there is, one file for each codec and
-//! one that was appended to, a file of rows in a binary column, one without an end, and what is in them
-//! as JSON. They are never written again; `TIDEMILL_GOLDEN=write` writes those that are missing,
-//! which is how the next release's are made, in a folder of its own.
+//! `tests/data/rowfile-v0.1/` contains rows of every type: one file for each codec,
+//! one with an append, a file of rows in a binary column, a truncated one, and the content of all
+//! as JSON. They are never rewritten. `TIDEMILL_GOLDEN=write` writes missing files,
+//! which creates those of the next release in a new folder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/rowfile-v0.1"))
 }
 
-/// Every type, once where it may be null and once where not, by itself, in a struct, a list, a
+/// Returns every type, nullable and required, by itself, in a struct, a list, a
 /// map, and in all of them.
 fn every_type() -> Arc<ArrowSchema> {
     let mut types = vec![
@@ -104,7 +104,7 @@ fn options(codec: Codec) -> WriteOptions {
     WriteOptions { codec, block_bytes: 3000, metadata, ..WriteOptions::default() }
 }
 
-/// Writes what is missing.
+/// Writes missing files.
 fn write_missing() {
     let folder = folder();
     std::fs::create_dir_all(&folder).unwrap();
@@ -204,7 +204,7 @@ fn encoded_rows_of_release_0_1_are_read_exactly() {
             RowDecodePlan::new(&inner, &Arc::new(inner.to_arrow(StringLayout::Small))).unwrap();
         let decoded = plan.decode_rows(batch.column(0), "input").unwrap();
         found.extend((0..decoded.len()).map(|row| value(&decoded, row)));
-        // And they are what is written today.
+        // Today's encoding gives the same bytes.
         let again = schema.encode_structs(&decoded).unwrap();
         assert_eq!(
             again.iter().collect::<arrow_array::BinaryViewArray>().to_data(),

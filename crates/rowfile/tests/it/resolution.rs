@@ -1,5 +1,5 @@
-//! What a reader's schema makes of a writer's data. Beside Avro's, on generated schemas, the
-//! same is looked at in `fuzz/src/avro.rs`.
+//! Tests of schema resolution between a reader's schema and a writer's data. `fuzz/src/avro.rs` compares it
+//! with Avro's on generated schemas.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn read(file: &Reader<Vec<u8>>, reader: &Value) -> Result<Vec<Value>, Error> {
     file.read_rows_as(&ReadOptions { schema, ..ReadOptions::default() })?.collect()
 }
 
-/// One field `x` of a type, with a value, read as another: what comes out, or what is said.
+/// Reads one field `x` of a type as another type, and checks the value or the error.
 fn check(writer: Value, value: Value, reader: Value, expected: Result<Value, &str>) {
     let field = |kind: &Value| {
         let mut field = json!({"name": "x"});
@@ -299,7 +299,7 @@ fn file_of_other() -> Reader<Vec<u8>> {
     file(&json!([{"name": "m", "type": "int32"}]), &[json!({"m": 1})])
 }
 
-/// Any value, as JSON has it; bytes as a list of numbers.
+/// Any value as JSON; bytes become a list of numbers.
 struct JsonRow(Value);
 
 impl<'de> Deserialize<'de> for JsonRow {
@@ -360,7 +360,7 @@ impl<'de> Deserialize<'de> for JsonRow {
     }
 }
 
-/// What comes of a documented case: the row as it is read, or why it is not.
+/// Returns the result of a documented case: the row as it is read, or the error.
 fn read_outcome(fields: &Value, row: &Value, reader: &Value) -> String {
     let file = file(fields, std::slice::from_ref(row));
     let schema = Arc::new(schema(reader).to_arrow(StringLayout::View));

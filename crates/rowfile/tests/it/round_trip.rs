@@ -1,4 +1,4 @@
-//! What was written comes back, whatever it is and however it is cut into batches and blocks.
+//! Written rows are read back unchanged, for any data and any division into batches and blocks.
 
 use std::sync::Arc;
 
@@ -107,8 +107,8 @@ proptest! {
         same(&schema, &batches, &found);
     }
 
-    /// Short and long, alike for as long as may be, empty and null, in every layout; alone in its
-    /// row and not.
+    /// Covers short and long strings, long common prefixes, empty strings and nulls, in every layout, alone
+    /// in their row and with other columns.
     #[test]
     fn strings_come_back_and_lie_between_their_bounds(seed: u64) {
         let random = &mut Random::new(seed);

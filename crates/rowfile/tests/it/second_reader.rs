@@ -1,4 +1,4 @@
-//! A second reader, in Python and made from the format's document alone, reads the same.
+//! A second reader in Python, implemented from the format's document alone, reads the same rows.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use arrow_schema::{DataType, Field};
 use serde_json::Value;
 use tidemill_rowfile::{Codec, Schema, WriteOptions, Writer};
 
-/// Numbers past 64 bits are floats to `serde_json`: such fields are compared in other tests.
+/// Returns false for numbers beyond 64 bits, which are floats in `serde_json`; other tests compare them.
 fn is_comparable(field: &Field) -> bool {
     match field.data_type() {
         DataType::Decimal128(..) | DataType::Decimal256(..) => false,
@@ -23,7 +23,7 @@ fn is_comparable(field: &Field) -> bool {
     }
 }
 
-/// What the second reader prints of a file.
+/// Returns the output of the second reader for a file.
 fn second_reader(path: &Path, about: &str) -> Vec<Value> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/second_reader.py");
     let done = Command::new("python3").arg(script).arg(path).output().unwrap();

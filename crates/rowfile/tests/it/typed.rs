@@ -1,4 +1,4 @@
-//! One typed row at a time.
+//! Tests of typed rows.
 
 use std::collections::BTreeMap;
 
