@@ -1,24 +1,24 @@
-//! How blocks are compressed.
+//! Compression and decompression of blocks.
 
 use std::io::{Read, Write};
 
 use crate::error::ValueFault;
 
-/// A block is no longer than this once it is decompressed.
+/// Maximum length of a decompressed block.
 pub(crate) const BLOCK_BYTES_MAX: usize = 1 << 30;
-/// Decoders of xz may take so much memory.
+/// Maximum memory of an xz decoder.
 const XZ_MEMORY_BYTES_MAX: u64 = 1 << 30;
-/// Snappy makes at most this many bytes of one: a copy of 64 bytes takes three.
+/// Maximum number of bytes that Snappy makes of one: a copy of 64 bytes takes three.
 const SNAPPY_RATIO_MAX: usize = 32;
-/// A buffer that is kept from block to block is no larger.
+/// Maximum size of a buffer that the reader keeps from block to block.
 const RETAINED_BUFFER_BYTES_MAX: usize = 16 << 20;
 
-/// How blocks are compressed. Every reader has to know [`Null`](Codec::Null) and
+/// The compression of blocks. Every reader must support [`Null`](Codec::Null) and
 /// [`Deflate`](Codec::Deflate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Codec {
-    /// Not at all.
+    /// No compression.
     Null,
     /// Deflate (RFC 1951) at this level, 0 to 9.
     Deflate(u32),
@@ -33,7 +33,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The name in a file's metadata.
+    /// Returns the name in a file's metadata.
     pub fn name(self) -> &'static str {
         match self {
             Codec::Null => "null",
@@ -45,7 +45,7 @@ impl Codec {
         }
     }
 
-    /// The codec of this name, with a usual level.
+    /// Returns the codec of this name, with a common level.
     pub(crate) fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"null" => Codec::Null,
@@ -59,7 +59,7 @@ impl Codec {
     }
 }
 
-/// Compresses block after block.
+/// A compressor of consecutive blocks.
 pub(crate) struct Compressor {
     codec: Codec,
     zstd: Option<zstd::bulk::Compressor<'static>>,
@@ -74,7 +74,7 @@ impl Compressor {
         Ok(Self { codec, zstd })
     }
 
-    /// The block as it is stored, in place of what `out` has.
+    /// Compresses a block into `out`, whose contents it replaces.
     pub(crate) fn compress(&mut self, block: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
         out.clear();
         match (self.codec, &mut self.zstd) {
@@ -112,7 +112,7 @@ impl Compressor {
     }
 }
 
-/// The block as it was before it was compressed, in place of what `out` has.
+/// Decompresses a block into `out`, whose contents it replaces.
 pub(crate) fn decompress(codec: Codec, stored: &[u8], out: &mut Vec<u8>) -> Result<(), ValueFault> {
     out.clear();
     out.shrink_to(RETAINED_BUFFER_BYTES_MAX);

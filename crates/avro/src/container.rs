@@ -1,4 +1,4 @@
-//! The file around the rows: its header, and block after block.
+//! The container file: its header, and its blocks one after another.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::schema::Schema;
 use crate::value_cursor::ValueCursor;
 
 pub(crate) const MAGIC: &[u8; 4] = b"Obj\x01";
-/// A sync marker's length.
+/// Length of a sync marker.
 pub const SYNC_BYTES: usize = 16;
-/// The metadata of a file, its schema above all, is no longer.
+/// Maximum length of a file's metadata, which consists mainly of its schema.
 const METADATA_BYTES_MAX: u64 = 64 << 20;
-/// Longer keys and values of the metadata are not kept.
+/// Maximum length of the metadata keys and values that the header keeps.
 const METADATA_ENTRY_BYTES_MAX: usize = 128;
-/// What is made room for before it has come.
+/// Maximum number of bytes for which the reader allocates memory before they arrive.
 const READ_STEP_BYTES: usize = 8 << 20;
-/// A batch is handed over when it takes so much memory.
+/// Memory size at which the reader returns a batch.
 const BATCH_BYTES: usize = 64 << 20;
 
-/// What a file begins with.
+/// The header of a file.
 #[derive(Debug, Clone)]
 pub struct Header {
     schema: Arc<Schema>,
@@ -32,16 +32,16 @@ pub struct Header {
     codec: Codec,
     sync_marker: [u8; SYNC_BYTES],
     header_bytes: u64,
-    /// Metadata of short keys and values that are not Avro's own.
+    /// Short metadata entries that Avro does not define.
     metadata: Arc<[(String, String)]>,
 }
 
 impl Header {
-    /// Reads a header from the beginning of a file, and not a byte beyond it.
+    /// Reads a header from the beginning of a file, and not a byte more.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if it is none; [`Error::Unreadable`] for a schema without columns or a
-    /// codec that is not known; those of reading.
+    /// [`Error::DamagedFile`] if it is not a header; [`Error::UnsupportedSchema`] for a schema without
+    /// columns or an unknown codec; read errors.
     pub fn read(input: &mut impl Read) -> Result<Self> {
         let mut input = CountingInput { input, offset: 0 };
         let begins =
@@ -63,7 +63,7 @@ impl Header {
                 break;
             }
             if entries < 0 {
-                // The length that follows is for whoever steps over it.
+                // The length that follows is for readers that step over the entries.
                 input.read_long()?;
                 entries = entries.checked_neg().unwrap_or(0);
             }
@@ -109,46 +109,47 @@ impl Header {
         })
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub fn schema(&self) -> &SchemaRef {
         self.schema.arrow_schema()
     }
 
-    /// The columns as the schema declares them: see [`Schema::declared`].
+    /// Returns the columns as the schema declares them: see [`Schema::declared_schema`].
     pub fn declared_schema(&self) -> arrow_schema::Schema {
         self.schema.declared_schema()
     }
 
-    /// The schema as the file has it.
+    /// Returns the schema's JSON as the file has it.
     pub fn schema_json(&self) -> &[u8] {
         &self.schema_json
     }
 
-    /// Returns the value of a key of the metadata; none for keys and values of more than 128 bytes, or that are no text.
+    /// Returns the value of a metadata key; `None` for keys and values of more than 128 bytes, or that are
+    /// not text.
     pub fn metadata_value(&self, key: &str) -> Option<&str> {
         let (_, value) = self.metadata.iter().find(|(own, _)| own == key)?;
         Some(value)
     }
 
-    /// What stands behind each block.
+    /// Returns the sync marker, which ends each block.
     pub fn sync_marker(&self) -> &[u8; SYNC_BYTES] {
         &self.sync_marker
     }
 
-    /// Where the first block begins.
+    /// Returns the length of the header, where the first block begins.
     pub fn header_bytes(&self) -> u64 {
         self.header_bytes
     }
 }
 
-/// Bytes from a place in a file on.
+/// An input that counts the bytes read.
 struct CountingInput<R> {
     input: R,
     offset: u64,
 }
 
 impl<R: Read> CountingInput<R> {
-    /// Fewer bytes than asked for only at the end.
+    /// Fills a buffer; returns fewer bytes only at the end of the input.
     fn fill_buffer(&mut self, out: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < out.len() {
@@ -170,7 +171,7 @@ impl<R: Read> CountingInput<R> {
         }
     }
 
-    /// A variable-length integer; none where the input ends before it.
+    /// Reads a variable-length integer; `None` if the input ends before it.
     fn read_long_or_end(&mut self) -> Result<Option<i64>> {
         let mut bytes = [0; 10];
         for index in 0..bytes.len() {
@@ -194,7 +195,7 @@ impl<R: Read> CountingInput<R> {
         self.read_long_or_end()?.ok_or_else(|| self.truncation_error())
     }
 
-    /// Metadata behind its length.
+    /// Reads a metadata key or value with its length.
     fn read_metadata_bytes(&mut self) -> Result<Vec<u8>> {
         let length = self.read_long()?;
         let most = METADATA_BYTES_MAX.saturating_sub(self.offset);
@@ -211,7 +212,7 @@ impl<R: Read> CountingInput<R> {
         }
     }
 
-    /// Appends so many bytes, for which room is made as they come.
+    /// Appends `count` bytes to `out`, which grows as they arrive.
     fn read_into(&mut self, count: u64, out: &mut Vec<u8>) -> Result<()> {
         let mut left = count;
         while left > 0 {
@@ -227,8 +228,8 @@ impl<R: Read> CountingInput<R> {
     }
 }
 
-/// The length of a block, its sync marker included, from its first twenty bytes; none if they are
-/// no block's.
+/// Returns the length of a block, its sync marker included, from its first twenty bytes; `None` if no block
+/// begins with them.
 pub fn block_length_from_head(head: &[u8]) -> Option<u64> {
     let mut cursor = ValueCursor::new(head, 0, 0);
     let rows = cursor.read_long().ok()?;
@@ -237,24 +238,24 @@ pub fn block_length_from_head(head: &[u8]) -> Option<u64> {
     before.checked_add(bytes)?.checked_add(SYNC_BYTES as u64)
 }
 
-/// Reads blocks one after another, as batches of the wanted columns.
+/// A reader of consecutive blocks, which returns batches of the wanted columns.
 pub struct Reader<R> {
     input: CountingInput<R>,
     header: Header,
     decoder: RowDecoder,
-    /// Blocks that begin here or behind are not read.
+    /// Offset at or after which no block that begins there is read.
     read_until: u64,
-    /// Where the file ends, if that is known.
+    /// Size of the file, if it is known.
     file_size: Option<u64>,
     batch_rows: usize,
     compressed: Vec<u8>,
     current_block: DecompressedBlock,
-    /// Where the next block begins.
+    /// Offset of the next block.
     next_block_offset: u64,
     is_finished: bool,
 }
 
-/// The block that is being read, decompressed.
+/// The current block, decompressed.
 #[derive(Default)]
 struct DecompressedBlock {
     bytes: Vec<u8>,
@@ -265,12 +266,12 @@ struct DecompressedBlock {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the blocks that begin before `until`, the first of which begins at `start`, where
-    /// `input` does. `columns` are positions in the header's schema; `size` is where the file
-    /// ends, if that is known.
+    /// Returns a reader of the blocks that begin before `until`. The first of them begins at `start`, where
+    /// `input` does. `columns` are positions in the header's schema; `size` is the size of the file,
+    /// if it is known.
     ///
     /// # Errors
-    /// None yet: what is wrong with a block is told when it is read.
+    /// None yet: the reader reports faults of a block when it reads the block.
     pub fn new(
         input: R,
         header: &Header,
@@ -296,15 +297,15 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Where the next block begins that has not been begun.
+    /// Returns the offset of the next block that has not been started.
     pub fn next_block_offset(&self) -> u64 {
         self.next_block_offset
     }
 
-    /// The next rows, and the bytes of the blocks that were begun for them.
+    /// Returns the next rows, and the length of the blocks that were started for them.
     ///
     /// # Errors
-    /// [`Error::Damaged`], and those of reading.
+    /// [`Error::DamagedFile`], and read errors.
     pub fn next_batch(&mut self) -> Result<Option<(RecordBatch, u64)>> {
         let begun = self.next_block_offset;
         while !self.is_finished {
@@ -355,7 +356,7 @@ impl<R: Read> Reader<R> {
         Ok(Some((batch, self.next_block_offset - begun)))
     }
 
-    /// Reads the next block; false at the end.
+    /// Reads the next block; returns false at the end.
     fn read_next_block(&mut self) -> Result<bool> {
         let offset = self.next_block_offset;
         if offset >= self.read_until {
@@ -392,7 +393,7 @@ impl<R: Read> Reader<R> {
             decompress(codec, &self.compressed, &mut block.bytes)
                 .map_err(|fault| damaged(fault.into()))?;
         }
-        // More rows than bytes would be found out, but slowly.
+        // Decoding would also find too many rows, but slowly.
         let most = match self.decoder.row_bytes_min() {
             0 => u64::MAX,
             least => (block.bytes.len() / least) as u64,

@@ -1,50 +1,50 @@
-//! What can go wrong.
+//! Errors of reading and writing Avro files.
 
 use std::io;
 
-/// The crate's results.
+/// The result type of the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an Avro file was not read or written. Whoever knows the file's name adds it.
+/// The reason why an Avro file was not read or written. The caller adds the file's name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Reading or writing failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Bytes that no writer of Avro writes.
+    /// Bytes that no Avro writer writes.
     #[error("{reason}")]
     DamagedFile {
-        /// Where, in bytes from the file's beginning.
+        /// Offset in bytes from the beginning of the file.
         offset: u64,
-        /// What is wrong there.
+        /// The fault at this offset.
         reason: String,
     },
-    /// A schema that is valid and that no table can have.
+    /// A valid schema that no table can have.
     #[error("{reason}")]
     UnsupportedSchema {
-        /// What it is.
+        /// The reason.
         reason: String,
     },
     /// A column that Avro cannot hold.
     #[error("column `{column}` {reason}")]
     UnsupportedColumn {
-        /// The column, with the fields that lead to the one at fault.
+        /// Path of the column, with the fields that lead to the faulty one.
         column: String,
-        /// What it is that Avro does not have.
+        /// The property that Avro does not support.
         reason: String,
-        /// What to do about it.
+        /// A hint at a remedy.
         hint: String,
     },
-    /// A value that its type in Avro does not hold.
+    /// A value that its Avro type cannot represent.
     #[error("column `{column}`: {reason}")]
     UnrepresentableValue {
         /// The column.
         column: String,
-        /// What does not fit.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What is wrong with a value that is read, at the cursor's place.
+/// A fault of a value, at the cursor's position.
 pub(crate) type ValueFault = &'static str;

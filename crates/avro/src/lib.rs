@@ -1,4 +1,4 @@
-//! Avro object container files to and from Arrow batches.
+//! Reader and writer of Avro object container files, from and to Arrow batches.
 //!
 //! ```text
 //!   file:   Obj 01 ‖ metadata (a map: avro.schema, avro.codec) ‖ sync marker (16) ‖ block*
@@ -6,16 +6,16 @@
 //!   row:    its columns in the schema's order, without names, lengths or padding
 //! ```
 //!
-//! A row is read by walking the schema: nothing else tells where a value begins, so columns that
-//! are not wanted are stepped over value by value. What is wanted goes straight into Arrow's
-//! buffers, text into views. Written are blocks of some 64 KiB, whose sync marker is a hash of what
-//! the file begins with, so that the same rows are the same bytes.
+//! The reader decodes a row by walking the schema: nothing else tells where a value begins, so it steps over
+//! unwanted columns value by value. Wanted values go straight into Arrow's
+//! buffers, text into views. The writer writes blocks of about 64 KiB, whose sync marker is a hash of the
+//! beginning of the file, so that the same rows give the same bytes.
 //!
-//! What a file says is not believed: a length is one of bytes that are there, items of an array
-//! take a byte each or are few, and nulls that stand for wide values are counted.
+//! The reader does not trust a file: a length must be covered by existing bytes, items of an array
+//! take a byte each or are few, and the reader counts the memory of nulls in place of wide values.
 //!
-//! The crate knows nothing of queries, files or threads. It reads what implements
-//! [`std::io::Read`] from a block's beginning on, and writes to what implements
+//! The crate knows nothing of queries, files or threads. It reads from an implementation of
+//! [`std::io::Read`] that begins at a block, and writes to an implementation of
 //! [`std::io::Write`].
 
 #![cfg_attr(

@@ -1,4 +1,4 @@
-//! Rows into Arrow's buffers, by a plan that is made of the schema once.
+//! Decoder from rows to Arrow's buffers, which follows a plan that is derived from the schema once.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::schema::{
 };
 use crate::value_cursor::ValueCursor;
 
-/// Offsets of lists and keys are of 32 bits.
+/// Fault of a column whose lists or keys exceed 32-bit offsets.
 const OFFSET_OVERFLOW: ValueFault = "more items than a column has room for";
 
-/// Decodes the wanted columns of rows, and steps over the others.
+/// A decoder of the wanted columns of rows, which steps over the others.
 pub(crate) struct RowDecoder {
     file_columns: Vec<AvroFileColumn>,
-    /// Per wanted column, which of the steps it is.
+    /// Index into `file_columns` of each wanted column.
     wanted_columns: Vec<usize>,
     schema: SchemaRef,
     row_count: usize,
-    /// The least that a row takes in a file.
+    /// Minimum length of a row in a file.
     row_bytes_min: usize,
-    /// What the cursor has counted in this batch.
+    /// The cursor's count of expanded bytes in this batch.
     expanded_bytes: usize,
 }
 
@@ -67,7 +67,7 @@ impl RowDecoder {
         }
     }
 
-    /// How many rows at most are so many bytes if all their values are null.
+    /// Returns the number of rows that take `bytes` of memory if all their values are null.
     pub(crate) fn rows_max(&self, bytes: usize) -> usize {
         let wanted = self.file_columns.iter().filter(|step| step.builder.is_some());
         let row =
@@ -87,7 +87,7 @@ impl RowDecoder {
         self.expanded_bytes
     }
 
-    /// The memory of what was decoded, roughly.
+    /// Returns the approximate memory of the decoded rows.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.file_columns
             .iter()
@@ -96,15 +96,15 @@ impl RowDecoder {
             .sum()
     }
 
-    /// Decodes so many rows, or fewer if they are large. Tells how many; else the row and the
-    /// column at fault.
+    /// Decodes `rows` rows, or fewer if they are large; returns their number. On failure returns the row and
+    /// the column at fault.
     pub(crate) fn decode_rows(
         &mut self,
         cursor: &mut ValueCursor<'_>,
         rows: u64,
     ) -> Result<u64, (u64, String, ValueFault)> {
         if self.wanted_columns.is_empty() && self.row_bytes_min == 0 {
-            // Nothing to see: rows of nothing.
+            // Rows without columns and bytes.
             self.row_count += usize::try_from(rows).unwrap_or(usize::MAX);
             return Ok(rows);
         }
@@ -117,7 +117,7 @@ impl RowDecoder {
                 done.map_err(|fault| (row, step.name.clone(), fault))?;
             }
             self.row_count += 1;
-            // Looked at now and then: a look costs as much as a small row.
+            // Checked only now and then: a check costs as much as a small row.
             if row % 256 == 255 && self.memory_bytes() >= 64 << 20 {
                 self.expanded_bytes = cursor.expanded_bytes();
                 return Ok(row + 1);
@@ -127,7 +127,7 @@ impl RowDecoder {
         Ok(rows)
     }
 
-    /// What was decoded.
+    /// Returns the batch of the decoded rows.
     pub(crate) fn finish_batch(&mut self) -> Result<RecordBatch, ArrowError> {
         let mut columns = Vec::with_capacity(self.wanted_columns.len());
         for column in &self.wanted_columns {
@@ -144,7 +144,7 @@ impl RowDecoder {
     }
 }
 
-/// What a null of a type takes in memory.
+/// Returns the memory that a null of a type takes.
 fn null_bytes(kind: &AvroType) -> usize {
     match kind {
         AvroType::Null => 0,
@@ -161,7 +161,7 @@ fn null_bytes(kind: &AvroType) -> usize {
     }
 }
 
-/// Steps over a value.
+/// Skips a value.
 fn skip_value(kind: &AvroType, cursor: &mut ValueCursor<'_>) -> Result<(), ValueFault> {
     match kind {
         AvroType::Null => {}
@@ -246,13 +246,13 @@ fn read_branch(count: usize, cursor: &mut ValueCursor<'_>) -> Result<usize, Valu
     index.ok_or("a type that its union does not have")
 }
 
-/// Whether a value of one type or null is a value.
+/// Reads the branch of a nullable value and returns whether it is not null.
 #[inline]
 fn read_not_null(null_first: bool, cursor: &mut ValueCursor<'_>) -> Result<bool, ValueFault> {
     Ok((read_branch(2, cursor)? == 1) == null_first)
 }
 
-/// The values of a column, or of something within one.
+/// A builder of the values of a column, or of a part of one.
 enum ValueBuilder {
     Null(usize),
     Boolean(BooleanBufferBuilder),
@@ -262,7 +262,7 @@ enum ValueBuilder {
     Double(Vec<f64>),
     Bytes(crate::view_builder::ByteViewCollector),
     Text(crate::view_builder::ByteViewCollector),
-    /// Bytes of this length, read as bytes of any.
+    /// Bytes of this fixed length, which become bytes of any length.
     LongFixed(usize, crate::view_builder::ByteViewCollector),
     Fixed(usize, Vec<u8>, usize),
     Uuid(crate::view_builder::ByteViewCollector),
@@ -309,17 +309,17 @@ enum ValueBuilder {
     Union(Box<UnionBuilder>),
 }
 
-/// A struct of which at most one field has a value.
+/// A builder of a struct of which at most one field has a value.
 struct UnionBuilder {
     fields: Fields,
-    /// Per branch, which of the fields it is; none for null.
+    /// Index of each branch's field; `None` for null.
     branches: Vec<Option<usize>>,
     children: Vec<(BooleanBufferBuilder, ValueBuilder)>,
     valid: BooleanBufferBuilder,
     null_bytes: usize,
 }
 
-/// The symbols of an enum, as views that are made once.
+/// The symbols of an enum, with views that are made once.
 struct AvroEnumSymbols {
     views: Arc<[u128]>,
     text: Buffer,
@@ -543,7 +543,7 @@ impl ValueBuilder {
         Ok(())
     }
 
-    /// A place that is null further out.
+    /// Appends a placeholder where an outer value is null.
     fn push_null(&mut self) {
         match self {
             ValueBuilder::Null(count) => *count += 1,
@@ -585,7 +585,7 @@ impl ValueBuilder {
         }
     }
 
-    /// What is held, roughly.
+    /// Returns the approximate memory of the values.
     fn memory_bytes(&self) -> usize {
         match self {
             ValueBuilder::Null(_) => 0,
@@ -617,7 +617,7 @@ impl ValueBuilder {
         }
     }
 
-    /// An array of what was read.
+    /// Returns the array of the values.
     fn finish_array(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
         Ok(match self {
             ValueBuilder::Null(count) => Arc::new(NullArray::new(std::mem::take(count))),
@@ -637,7 +637,7 @@ impl ValueBuilder {
             ValueBuilder::Bytes(views) | ValueBuilder::LongFixed(_, views) => {
                 views.finish_binary(nulls)
             }
-            // SAFETY: text was looked at as it was read, and a uuid is made of digits.
+            // SAFETY: `read_text` checked the text, and a uuid consists of digits.
             ValueBuilder::Text(views) | ValueBuilder::Uuid(views) => unsafe {
                 views.finish_text(nulls)
             },
@@ -675,7 +675,7 @@ impl ValueBuilder {
             ValueBuilder::Map { entries, offsets, keys, values, .. } => {
                 let offsets = take_offsets(offsets);
                 let text = Buffer::from_vec(std::mem::take(&mut keys.text));
-                // SAFETY: each key was looked at as it was read.
+                // SAFETY: `read_text` checked each key.
                 let keys = unsafe {
                     StringArray::new_unchecked(take_offsets(&mut keys.offsets), text, None)
                 };
@@ -731,11 +731,11 @@ fn last_offset(offsets: &[i32]) -> i32 {
 
 fn take_offsets(offsets: &mut Vec<i32>) -> OffsetBuffer<i32> {
     let offsets = std::mem::replace(offsets, new_offsets());
-    // SAFETY: they begin with 0 and only grow.
+    // SAFETY: the offsets begin with 0 and only grow.
     unsafe { OffsetBuffer::new_unchecked(offsets.into()) }
 }
 
-/// Numbers as any type of their width.
+/// Returns an array of numbers as any type of their width.
 fn primitive_array<T: ArrowNativeType>(
     values: Vec<T>,
     data_type: &DataType,
@@ -766,7 +766,7 @@ fn read_decimal<'a>(
     }
 }
 
-/// Big-endian bytes with their sign, as so many of them.
+/// Extends big-endian bytes to `N` bytes, with their sign.
 fn sign_extend<const N: usize>(bytes: &[u8]) -> Result<[u8; N], ValueFault> {
     let sign = match bytes.first() {
         Some(first) if *first >= 0x80 => 0xff,
@@ -784,7 +784,7 @@ fn sign_extend<const N: usize>(bytes: &[u8]) -> Result<[u8; N], ValueFault> {
     }
 }
 
-/// As it is usually written.
+/// Formats a UUID in the usual spelling.
 fn format_uuid(bytes: &[u8; 16]) -> [u8; 36] {
     let mut text = [b'-'; 36];
     let mut at = 0;

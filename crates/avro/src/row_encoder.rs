@@ -1,4 +1,4 @@
-//! Arrow's arrays as rows of Avro, and the schema of them.
+//! Encoder from Arrow's arrays to Avro rows, and the Avro schema of Arrow columns.
 //!
 //! | Arrow | Avro |
 //! | --- | --- |
@@ -6,13 +6,13 @@
 //! | integers of 64 bits | `long`; unsigned ones are refused |
 //! | floats of 16 and 32 bits, of 64 | `float`, `double` |
 //! | text, bytes, bytes of fixed length | `string`, `bytes`, `fixed` |
-//! | decimals of a scale that is not below zero | `bytes` with `decimal` |
-//! | dates, times and timestamps | the logical types; of seconds those of milliseconds |
-//! | timestamps of a zone | the instant: Avro keeps no zone |
+//! | decimals with a scale of zero or more | `bytes` with `decimal` |
+//! | dates, times and timestamps | the logical types; seconds become milliseconds |
+//! | timestamps with a zone | the instant: Avro keeps no zone |
 //! | intervals of months, days and nanoseconds | `duration` |
 //! | lists, maps with text as keys, structs | `array`, `map`, `record` |
-//! | categories | what they stand for |
-//! | what may be null | a union of `null` and it |
+//! | dictionaries | their values |
+//! | nullable columns | a union of `null` and the type |
 
 use std::collections::HashSet;
 
@@ -39,12 +39,12 @@ type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
 const MILLIS_PER_DAY: i64 = 86_400_000;
 
-/// The Avro schema of columns, as JSON.
+/// Returns the Avro schema of columns, as JSON.
 pub(crate) fn avro_schema_of(columns: &Fields) -> Result<Value> {
     TypeNames::default().record_schema("row", columns, &[])
 }
 
-/// Finds names for the types that have to have one.
+/// Unique names for the Avro types that need one.
 #[derive(Default)]
 struct TypeNames {
     used_names: HashSet<String>,
@@ -199,11 +199,11 @@ fn is_valid_name(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The columns of a batch, ready to be written row by row.
+/// An encoder of a batch, row by row.
 pub(crate) struct RowEncoder<'a>(Vec<(&'a str, ColumnEncoder<'a>)>);
 
 impl<'a> RowEncoder<'a> {
-    /// The columns as the file has them: a batch may say otherwise which of them may be null.
+    /// Returns an encoder with the columns as the file has them: a batch may differ in their nullability.
     pub(crate) fn new(batch: &'a RecordBatch, fields: &'a Fields) -> Result<Self> {
         let pairs = fields.iter().zip(batch.columns());
         let unlike = pairs.clone().find(|(field, array)| field.data_type() != array.data_type());
@@ -247,10 +247,10 @@ enum EncodedColumnValues<'a> {
     U8(&'a [u8]),
     U16(&'a [u16]),
     U32(&'a [u32]),
-    /// Seconds, written as milliseconds.
+    /// Seconds, encoded as milliseconds.
     Seconds32(&'a [i32]),
     Seconds64(&'a [i64]),
-    /// Milliseconds, written as days.
+    /// Milliseconds, encoded as days.
     Days(&'a [i64]),
     F16(&'a [Half]),
     F32(&'a [f32]),
@@ -272,7 +272,7 @@ enum EncodedColumnValues<'a> {
     FixedList(usize, Box<ColumnEncoder<'a>>),
     Map(&'a [i32], Box<ColumnEncoder<'a>>, Box<ColumnEncoder<'a>>),
     Struct(Vec<ColumnEncoder<'a>>),
-    /// Positions among values.
+    /// Indices into the values.
     Dictionary(Vec<usize>, Box<ColumnEncoder<'a>>),
 }
 
@@ -505,7 +505,7 @@ pub(crate) fn write_bytes(value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Big-endian bytes, as few as keep the sign.
+/// Writes big-endian bytes, as few as keep the sign.
 fn write_decimal(value: &[u8], out: &mut Vec<u8>) {
     let mut value = value;
     while let [sign @ (0 | 0xff), next, ..] = value
@@ -527,7 +527,7 @@ fn write_interval(value: IntervalMonthDayNano, out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
-/// Items of an array or a map: their number, themselves, and no more of them.
+/// Writes the items of an array or a map: their number, the items, and the end mark.
 fn write_items(
     from: i64,
     to: i64,

@@ -1,4 +1,4 @@
-//! Schemas: from their JSON, to the columns of a table.
+//! Parser from a schema's JSON to the columns of a table.
 //!
 //! | Avro | Arrow |
 //! | --- | --- |
@@ -12,8 +12,8 @@
 //! | a union of one type and `null` | the type, nullable |
 //! | another union | a struct with a nullable field for each of its types, named by it |
 //!
-//! A logical type that is not known, or not of its type, is ignored, as Avro demands. A record that
-//! holds itself has no columns and is refused.
+//! The parser ignores a logical type that is unknown, or does not fit its base type, as Avro demands. It
+//! refuses a record that contains itself, because no finite columns represent it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,21 +23,22 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
-/// Keys of a column's metadata in [`Schema::declared`].
+/// Metadata keys of the columns of [`Schema::declared_schema`].
 pub mod metadata_keys {
-    /// Other names of the field, as a JSON array of strings.
+    /// Aliases of the field, as a JSON array of strings.
     pub const ALIASES: &str = "avro.aliases";
-    /// The value where the data has no such field, as the schema's JSON has it.
+    /// Default of the field, in the schema's JSON.
     pub const DEFAULT: &str = "avro.default";
-    /// What the field is, in words.
+    /// Documentation of the field.
     pub const DOC: &str = "avro.doc";
 }
 
-/// Types within types.
+/// Maximum nesting depth of types.
 const NESTING_DEPTH_MAX: usize = 64;
-/// All types together, references counted as what they stand for.
+/// Maximum number of types, with each reference counted as the type it stands for.
 const TYPES_MAX: usize = 100_000;
-/// A fixed type that is longer is read as bytes of any length: a null of it takes no room then.
+/// Maximum length of a fixed type that becomes bytes of fixed length. A null of a longer one then takes no
+/// room.
 const FIXED_BYTES_MAX: usize = 64;
 
 /// The schema of a file.
@@ -47,55 +48,55 @@ pub struct Schema {
     arrow: arrow_schema::SchemaRef,
 }
 
-/// A type with its name: a column, a field.
+/// A named type: a column or a field.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedType {
     pub(crate) name: String,
     pub(crate) avro_type: AvroType,
-    /// What a schema says of it besides, under [`keys`].
+    /// Further declarations of the schema, under [`metadata_keys`].
     metadata: FieldMetadata,
 }
 
 type FieldMetadata = HashMap<String, String>;
 
-/// A type as it is read.
+/// An Avro type with the Arrow type that it becomes.
 #[derive(Debug, Clone)]
 pub(crate) enum AvroType {
     Null,
     Boolean,
-    /// An int as this type of 32 bits.
+    /// An int that becomes this type of 32 bits.
     Int(DataType),
-    /// A long as this type of 64 bits.
+    /// A long that becomes this type of 64 bits.
     Long(DataType),
     Float,
     Double,
     Bytes,
     String,
     Fixed(usize),
-    /// Sixteen bytes that are shown as text.
+    /// Sixteen bytes that become text.
     Uuid,
     Duration,
     Decimal {
         precision: u8,
         scale: i8,
-        /// Of bytes none.
+        /// Size of a fixed type; `None` for bytes.
         size: Option<usize>,
     },
     Enum(Arc<[String]>),
     Array(Box<AvroType>),
     Map(Box<AvroType>),
     Record(Vec<NamedType>),
-    /// One type beside null; whether null is the first.
+    /// A union of one type and null; true if null is the first.
     Nullable(Box<AvroType>, bool),
-    /// Any other union: its branches, of which null has no name.
+    /// Any other union, with its branches; null has no field.
     Union(Vec<NamedType>),
 }
 
 impl Schema {
-    /// Reads a schema's JSON.
+    /// Parses a schema's JSON.
     ///
     /// # Errors
-    /// What is wrong with it, in words; [`Error::Unreadable`] if no table can have it.
+    /// The fault of the schema, in words; [`Error::UnsupportedSchema`] if no table can have it.
     pub fn parse(json: &[u8]) -> Result<Self> {
         let json: Value = serde_json::from_slice(json).map_err(|error| {
             let reason = format!("its schema is not JSON ({error})");
@@ -106,7 +107,7 @@ impl Schema {
         let root = parser.resolve_type(&json, "", 0)?;
         let fields = match root {
             AvroType::Record(fields) => fields,
-            // Rows that are one value each.
+            // Rows that consist of one value each.
             kind => vec![NamedType {
                 name: "value".into(),
                 avro_type: kind,
@@ -118,20 +119,21 @@ impl Schema {
         Ok(Self { named_types: fields, arrow: Arc::new(arrow_schema::Schema::new(columns)) })
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub fn arrow_schema(&self) -> &arrow_schema::SchemaRef {
         &self.arrow
     }
 
-    /// The columns as the schema declares them, for comparing schemas and not for reading: what is
-    /// within one may be null only where the schema says so, and what it says of a field besides
-    /// is in the field's metadata, under [`keys`]. A default of a union of several types is left out.
+    /// Returns the columns as the schema declares them, for comparing schemas and not for reading: a nested
+    /// field is nullable only if the schema declares it, and further declarations
+    /// are in the field's metadata, under [`metadata_keys`]. A default of a union of several types is left
+    /// out.
     pub fn declared_schema(&self) -> arrow_schema::Schema {
         arrow_schema::Schema::new(self.named_types.iter().map(declared_field).collect::<Fields>())
     }
 }
 
-/// A field as its schema declares it.
+/// Returns a field as its schema declares it.
 fn declared_field(field: &NamedType) -> FieldRef {
     let said = field.metadata.clone();
     Arc::new(declared_field_of(&field.name, &field.avro_type).with_metadata(said))
@@ -142,14 +144,14 @@ fn declared_field_of(name: &str, kind: &AvroType) -> Field {
     Field::new(name, kind.declared_type(), is_nullable)
 }
 
-/// The column that a type becomes.
+/// Returns the Arrow field of a type.
 pub(crate) fn arrow_field(name: &str, kind: &AvroType) -> FieldRef {
     let nullable = matches!(kind, AvroType::Null | AvroType::Nullable(..) | AvroType::Union(_));
     Arc::new(Field::new(name, kind.arrow_type(), nullable))
 }
 
 impl AvroType {
-    /// The type of the column.
+    /// Returns the Arrow type of the column.
     pub(crate) fn arrow_type(&self) -> DataType {
         match self {
             AvroType::Null => DataType::Null,
@@ -176,7 +178,7 @@ impl AvroType {
         }
     }
 
-    /// The same with what is within it as the schema declares it.
+    /// Returns the Arrow type with nested fields as the schema declares them.
     fn declared_type(&self) -> DataType {
         match self {
             AvroType::Array(item) => DataType::List(Arc::new(declared_field_of("item", item))),
@@ -192,7 +194,7 @@ impl AvroType {
                 DataType::Struct(fields.iter().map(declared_field).collect())
             }
             AvroType::Nullable(kind, _) => kind.declared_type(),
-            // All branches but one are null.
+            // All branches but one are null in each value.
             AvroType::Union(branches) => {
                 let named = branches.iter().filter(|one| !matches!(one.avro_type, AvroType::Null));
                 let fields = named
@@ -203,7 +205,7 @@ impl AvroType {
         }
     }
 
-    /// The least that a value takes in a file, in bytes.
+    /// Returns the minimum length of a value in a file, in bytes.
     pub(crate) fn encoded_bytes_min(&self) -> usize {
         match self {
             AvroType::Null => 0,
@@ -231,7 +233,7 @@ pub(crate) fn map_entries_field(value: &AvroType) -> FieldRef {
 }
 
 pub(crate) fn struct_fields(fields: &[NamedType]) -> Fields {
-    // Where a record is null its fields are.
+    // The fields of a null record are null.
     fields.iter().map(|field| Field::new(&field.name, field.avro_type.arrow_type(), true)).collect()
 }
 
@@ -240,12 +242,12 @@ pub(crate) fn union_fields(branches: &[NamedType]) -> Fields {
     named.map(|branch| Field::new(&branch.name, branch.avro_type.arrow_type(), true)).collect()
 }
 
-/// Collects the types that have names, and builds types of what is said.
+/// A parser that collects named types and resolves the types of the schema.
 #[derive(Default)]
 struct SchemaParser<'a> {
-    /// By full name, with the namespace in which the definition stands.
+    /// Definitions by full name, each with the namespace around it.
     definitions: HashMap<String, (&'a Map<String, Value>, String)>,
-    /// What is being built, outermost first.
+    /// Names of the types being resolved, outermost first.
     open_types: Vec<String>,
     type_count: usize,
 }
@@ -254,7 +256,7 @@ const PRIMITIVES: [&str; 8] =
     ["null", "boolean", "int", "long", "float", "double", "bytes", "string"];
 
 impl<'a> SchemaParser<'a> {
-    /// Finds definitions, wherever they are.
+    /// Collects definitions, wherever they are.
     fn collect_definitions(
         &mut self,
         json: &'a Value,
@@ -320,7 +322,7 @@ impl<'a> SchemaParser<'a> {
         }
     }
 
-    /// A type by its name: a primitive one, or one that is defined somewhere.
+    /// Resolves a type by its name: a primitive type, or a defined one.
     fn resolve_name(&mut self, name: &str, namespace: &str, depth: usize) -> Result<AvroType> {
         if PRIMITIVES.contains(&name) {
             return Ok(primitive_type(name, None));
@@ -447,7 +449,7 @@ impl<'a> SchemaParser<'a> {
             }
             _ => {}
         }
-        // Fields need names of their own.
+        // Fields need unique names.
         for index in 0..kinds.len() {
             let name = kinds[index].name.clone();
             let same = kinds[..index].iter().filter(|other| other.name == name).count();
@@ -459,13 +461,14 @@ impl<'a> SchemaParser<'a> {
     }
 }
 
-/// What a field's JSON says of it besides its name and type.
+/// Returns the further declarations of a field besides its name and type.
 fn field_metadata(field: &Value, kind: &AvroType) -> FieldMetadata {
     let aliases = field.get("aliases").filter(|aliases| {
         let aliases = aliases.as_array();
         aliases.is_some_and(|all| all.iter().all(Value::is_string))
     });
-    // Which of its types the default of a union is of is not what its column's default would be.
+    // The branch that the default of a union belongs to differs from the default of the struct that it
+    // becomes.
     let is_clear = |default: &&Value| default.is_null() || !matches!(kind, AvroType::Union(_));
     let default = field.get("default").filter(is_clear);
     let doc = field.get("doc").and_then(Value::as_str);
@@ -477,7 +480,7 @@ fn field_metadata(field: &Value, kind: &AvroType) -> FieldMetadata {
     all.into_iter().filter_map(|(key, said)| Some((key.to_owned(), said?))).collect()
 }
 
-/// What a branch of a union is called: its type, or the name that this has.
+/// Returns the name of a union's branch: its type, or the type's name.
 fn branch_name(branch: &Value) -> String {
     let name = match branch {
         Value::Object(object) => match (object.get("name"), object.get("type")) {
@@ -521,7 +524,7 @@ fn primitive_type(name: &str, logical: Option<&str>) -> AvroType {
     }
 }
 
-/// None where it is none that can be: then it is what it is made of.
+/// Returns a decimal type; `None` if it is invalid, and the base type applies.
 fn decimal_type(object: &Map<String, Value>, size: Option<usize>) -> Option<AvroType> {
     let precision = u8::try_from(object.get("precision")?.as_u64()?).ok()?;
     let scale = match object.get("scale") {
@@ -532,7 +535,7 @@ fn decimal_type(object: &Map<String, Value>, size: Option<usize>) -> Option<Avro
     is_valid.then_some(AvroType::Decimal { precision, scale, size })
 }
 
-/// A definition's full name, and the namespace of what stands in it.
+/// Returns a definition's full name, and the namespace inside it.
 fn full_name(object: &Map<String, Value>, namespace: &str) -> Result<(String, String)> {
     let Some(name) = object.get("name").and_then(Value::as_str) else {
         return Err(schema_error(
@@ -680,7 +683,7 @@ mod tests {
         );
         let DataType::List(item) = field("l").data_type() else { panic!("no list") };
         assert!(!item.is_nullable());
-        // What is read is null below what is null.
+        // The read schema is nullable below a nullable field.
         let read = Schema::parse(json.as_bytes()).unwrap().arrow_schema().field(1).clone();
         let DataType::Struct(inner) = read.data_type() else { panic!("no struct") };
         assert!(inner[0].is_nullable() && read.metadata().is_empty());
@@ -705,7 +708,7 @@ mod tests {
         let twice = r#"{"type":"record","name":"A","fields":[{"name":"x","type":{"type":"fixed","name":"A","size":1}}]}"#;
         let itself =
             r#"{"type":"record","name":"A","fields":[{"name":"next","type":["null","A"]}]}"#;
-        // Each record holds the next one ten times.
+        // Each record contains the next one ten times.
         let mut wide = r#""int""#.to_owned();
         for level in 0..20 {
             let mut fields = format!(r#"{{"name":"f0","type":{wide}}}"#);

@@ -1,15 +1,15 @@
-//! The bytes of a block, read value by value.
+//! Cursor over the bytes of a block.
 
 use crate::error::ValueFault;
 
-/// Nulls of wide types may stand for so many bytes in one batch.
+/// Maximum memory of nulls in place of wide values in one batch.
 const EXPANDED_BYTES_MAX: usize = 1 << 30;
 
-/// Reads Avro's primitive values.
+/// A cursor that reads Avro's primitive values.
 pub(crate) struct ValueCursor<'a> {
     bytes: &'a [u8],
     position: usize,
-    /// Bytes of memory that values have taken which are not in the file.
+    /// Memory of values that take no bytes in the file.
     expanded_bytes: usize,
 }
 
@@ -32,7 +32,7 @@ impl<'a> ValueCursor<'a> {
         self.bytes.len() - self.position
     }
 
-    /// Notes that a value takes so many bytes of memory without being there.
+    /// Counts the memory of a value that takes no bytes in the file.
     pub(crate) fn count_expanded(&mut self, bytes: usize) -> Result<(), ValueFault> {
         self.expanded_bytes = self.expanded_bytes.saturating_add(bytes);
         match self.expanded_bytes > EXPANDED_BYTES_MAX {
@@ -57,7 +57,7 @@ impl<'a> ValueCursor<'a> {
         Ok(array)
     }
 
-    /// A variable-length integer before its sign is unfolded.
+    /// Reads a variable-length integer without decoding its sign.
     #[inline]
     fn read_varint(&mut self) -> Result<u64, ValueFault> {
         let first = *self.bytes.get(self.position).ok_or(TRUNCATED_VALUE)?;
@@ -95,7 +95,7 @@ impl<'a> ValueCursor<'a> {
         i32::try_from(self.read_long()?).map_err(|_| "an int of more than 32 bits")
     }
 
-    /// The bytes behind their length.
+    /// Reads bytes after their length.
     #[inline]
     pub(crate) fn read_bytes(&mut self) -> Result<&'a [u8], ValueFault> {
         let length = usize::try_from(self.read_long()?).map_err(|_| "a length below zero")?;
@@ -111,8 +111,8 @@ impl<'a> ValueCursor<'a> {
         }
     }
 
-    /// How many items come next of an array or a map, and how many bytes they take if that is
-    /// said; 0 items at its end. `item_bytes` is the least that one takes.
+    /// Reads the number of next items of an array or a map, and their length if it is
+    /// stated; 0 items at the end. `item_bytes` is the minimum length of one item.
     pub(crate) fn read_item_count(
         &mut self,
         item_bytes: usize,
@@ -134,5 +134,5 @@ impl<'a> ValueCursor<'a> {
     }
 }
 
-/// Of items that take no bytes an array may have so many at once.
+/// Maximum number of items without bytes that an array may have in one group.
 const ZERO_SIZE_ITEMS_MAX: usize = 1 << 20;

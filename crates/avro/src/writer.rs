@@ -1,4 +1,4 @@
-//! Writes a file.
+//! Writer of container files.
 
 use std::io::Write;
 
@@ -11,25 +11,25 @@ use crate::container::{MAGIC, SYNC_BYTES};
 use crate::error::Result;
 use crate::row_encoder::{self, RowEncoder, write_bytes, write_long};
 
-/// A block is written when its rows are so long.
+/// Length of a block's rows at which the writer writes the block.
 const BLOCK_BYTES_TARGET: usize = 64 << 10;
 
-/// Whether columns can be written.
+/// Checks that columns can be written.
 ///
 /// # Errors
-/// [`Error::Unwritable`](crate::Error::Unwritable) with the column and what to do.
+/// [`Error::UnsupportedColumn`](crate::Error::UnsupportedColumn) with the column and a hint.
 pub fn check_schema(schema: &Schema) -> Result<()> {
     row_encoder::avro_schema_of(schema.fields()).map(|_| ())
 }
 
-/// Writes batches as one file.
+/// A writer of batches into one file.
 pub struct Writer<W> {
     out: W,
     fields: Fields,
     schema_json: String,
     codec: Codec,
     compressor: Compressor,
-    /// None until the header is written, which the first block has a say in.
+    /// `None` until the header is written, since the marker depends on the first block.
     sync_marker: Option<[u8; SYNC_BYTES]>,
     block: Vec<u8>,
     block_rows: i64,
@@ -38,10 +38,10 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file of these columns.
+    /// Returns a writer of a file with these columns.
     ///
     /// # Errors
-    /// [`Error::Unwritable`](crate::Error::Unwritable), and what the codec cannot do.
+    /// [`Error::UnsupportedColumn`](crate::Error::UnsupportedColumn), and errors of the codec.
     pub fn new(out: W, schema: &Schema, codec: Codec) -> Result<Self> {
         Ok(Self {
             out,
@@ -57,10 +57,10 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Adds rows, whose columns are those of the file.
+    /// Adds rows with the columns of the file.
     ///
     /// # Errors
-    /// [`Error::Value`](crate::Error::Value), and those of writing.
+    /// [`Error::UnrepresentableValue`](crate::Error::UnrepresentableValue), and write errors.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let fields = self.fields.clone();
         let rows = RowEncoder::new(batch, &fields)?;
@@ -74,10 +74,10 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Hands on the rows that wait for their block to be full.
+    /// Writes the rows that wait for their block to fill.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Write errors.
     pub fn flush(&mut self) -> Result<()> {
         if self.block_rows > 0 {
             self.write_block()?;
@@ -85,15 +85,15 @@ impl<W: Write> Writer<W> {
         Ok(self.out.flush()?)
     }
 
-    /// Ends the file.
+    /// Ends the file and returns the output.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Write errors.
     pub fn finish(mut self) -> Result<W> {
         if self.block_rows > 0 {
             self.write_block()?;
         }
-        // A file without rows is a header.
+        // A file without rows consists of a header.
         self.write_header()?;
         self.out.flush()?;
         Ok(self.out)

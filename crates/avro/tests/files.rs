@@ -1,4 +1,4 @@
-//! What was written comes back, in whatever pieces it is read; what is damaged is told.
+//! Written files are read back in any pieces, and damaged ones are reported.
 
 #[path = "../../rowfile/tests/it/common.rs"]
 mod common;
@@ -32,7 +32,7 @@ fn write(schema: &Schema, batches: &[RecordBatch], codec: Codec, flushes: bool) 
     writer.finish().unwrap()
 }
 
-/// The rows of the blocks that begin between two places.
+/// Reads the rows of the blocks that begin between two offsets.
 fn read(
     bytes: &[u8],
     from: u64,
@@ -68,7 +68,7 @@ fn texts(batches: &[RecordBatch]) -> Vec<Vec<String>> {
     rows.collect()
 }
 
-/// Whether values of a type come back as the same text.
+/// Returns whether values of a type come back as the same text.
 fn is_shown_alike(data_type: &DataType) -> bool {
     match data_type {
         DataType::Float16 | DataType::Date64 | DataType::Timestamp(_, Some(_)) => false,
@@ -81,7 +81,7 @@ fn is_shown_alike(data_type: &DataType) -> bool {
     }
 }
 
-/// Columns that Avro can hold.
+/// Returns columns that Avro can hold.
 fn schema(random: &mut Random) -> Arc<Schema> {
     let is_held = |field: &arrow_schema::FieldRef| {
         check_schema(&Schema::new(vec![field.clone()])).is_ok() && is_shown_alike(field.data_type())
@@ -90,7 +90,7 @@ fn schema(random: &mut Random) -> Arc<Schema> {
     Arc::new(Schema::new(fields))
 }
 
-/// Where blocks begin: behind each marker.
+/// Returns the offsets of the blocks: after each marker.
 fn starts(bytes: &[u8], sync: &[u8]) -> Vec<u64> {
     let places = bytes.windows(SYNC_BYTES).enumerate().filter(|(_, window)| *window == sync);
     places.map(|(at, _)| (at + SYNC_BYTES) as u64).collect()
@@ -127,7 +127,7 @@ proptest! {
         let mut from = 0;
         while from < bytes.len() as u64 {
             let until = from + 1 + random.below(bytes.len()) as u64;
-            // As whoever reads a piece finds its first block.
+            // A reader of a piece finds its first block this way.
             let first = starts.iter().copied().find(|start| *start >= from);
             if let Some(first) = first.filter(|first| *first < until) {
                 pieces.extend(texts(&read(&bytes, first, until, None, batch_rows).unwrap()));
@@ -189,7 +189,7 @@ fn damaged_files_never_panic() {
         let starts = starts(&whole, header.sync_marker());
         for cut in 0..whole.len() {
             match read(&whole[..cut], 0, u64::MAX, None, 100) {
-                // Nothing tells how many blocks there are.
+                // Nothing states the number of blocks.
                 Ok(batches) => {
                     let blocks = starts.iter().position(|start| *start == cut as u64);
                     assert_eq!(Some(texts(&batches).len()), blocks.map(|blocks| 2 * blocks));
@@ -223,7 +223,7 @@ fn long(value: i64) -> Vec<u8> {
     bytes
 }
 
-/// A file of one block.
+/// Returns a file of one block.
 fn forged(kind: &str, rows: i64, size: i64, body: &[u8]) -> Vec<u8> {
     let schema =
         format!(r#"{{"type":"record","name":"R","fields":[{{"name":"x","type":{kind}}}]}}"#);
@@ -278,7 +278,7 @@ fn lengths_and_counts_that_the_bytes_do_not_justify_are_refused() {
         let error = read(&forged(kind, rows, size, &body), 0, u64::MAX, None, 100).unwrap_err();
         assert!(error.to_string().contains(expected), "{kind}: {error}");
     }
-    // Nulls of one row that take no room are many, and fine.
+    // Many nulls without memory in one row are fine.
     let nulls = [long(1 << 20), long(0)].concat();
     let file = forged(array, 1, nulls.len() as i64, &nulls);
     assert_eq!(read(&file, 0, u64::MAX, None, 100).unwrap()[0].num_rows(), 1);
