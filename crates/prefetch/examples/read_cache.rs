@@ -1,6 +1,6 @@
-//! What a read of the tier on a disk costs, beside a plain read of the same disk.
+//! Measures reads from the disk tier, compared with plain reads of the same disk.
 //!
-//! `cargo run --release -p tidemill-prefetch --example read_cache -- FOLDER [MIB]` reads an object of so many
+//! `cargo run --release -p tidemill-prefetch --example read_cache -- FOLDER [MIB]` reads an object of `MIB`
 //! MiB (1024) through a tier in FOLDER: once to fill it, then from the disk, with and without the system's
 //! own cache, and random parts of 64 KiB of it. FOLDER is left empty.
 
@@ -23,7 +23,7 @@ const MIB: u64 = 1 << 20;
 const RANDOM_READ_BYTES: u64 = 64 << 10;
 const RANDOM_READS: u64 = 4_096;
 
-/// An object that is made of one block again and again.
+/// An object that repeats one block.
 #[derive(Debug)]
 struct RepeatedBlockOrigin {
     block: Vec<u8>,
@@ -65,10 +65,10 @@ fn list_files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Takes all files of a folder out of the system's cache.
+/// Drops all files of a folder from the page cache.
 fn drop_page_cache(folder: &Path) -> io::Result<()> {
     for path in list_files(folder) {
-        // A part that the whole has replaced meanwhile.
+        // A piece may have been replaced by a larger one meanwhile.
         let Ok(file) = File::open(path) else { continue };
         file.sync_all()?;
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
@@ -106,7 +106,7 @@ fn main() -> io::Result<()> {
     let options = Options::default();
     let pool = PrefetchPool::new(options.memory_bytes, runtime.handle().clone());
     let cache = folder.join("cache");
-    // All is to be kept, however slow the disk is.
+    // Keeps everything, however slow the disk is.
     let kept = DiskTierOptions { queue_bytes: u64::MAX, ..DiskTierOptions::new(2 * size) };
     let tier = DiskTier::open(&cache, kept, |text| println!("{text}"))?;
     let whole = |name: &str| -> io::Result<()> {

@@ -1,13 +1,14 @@
-//! What will be read in a known order, of any number of objects.
+//! Access plans: ranges of any number of objects that will be read in a known order.
 //!
 //! ```text
 //!   taken   being read      claimed, up to `window_bytes`          not yet
 //!  [ task ][ task ][ task ][ task ][ task ][ task ]············[ task ][ task ]
 //! ```
 //!
-//! Workers take tasks in order, each of some ranges. While they read, the ranges of the tasks to
-//! come are claimed. Who takes a task claims its ranges for himself first, and then says so
-//! ([`Course::taken`]): the course's claims on them go, and it claims as much behind.
+//! Workers take tasks in order, each of some ranges. While they read, the plan claims the ranges of the next
+//! tasks. A worker that takes a task first claims its ranges itself and then calls
+//! [`AccessPlan::record_taken_task`]: the plan releases its claims on them and claims as many bytes further
+//! on.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,17 +18,17 @@ use parking_lot::Mutex;
 
 use crate::prefetch_pool::{BlockClaims, OpenedObject};
 
-/// So much of a range is claimed whatever the window: more than what one task mostly reads.
+/// Minimum bytes of a range that are claimed whatever the window: more than what most tasks read.
 const RANGE_CLAIM_BYTES_MIN: u64 = 64 << 20;
 
-/// Ranges of an object that a task reads.
+/// Ranges of one object that a task reads.
 #[derive(Debug, Clone)]
 pub struct ObjectRanges {
     /// The object.
     pub object: Arc<OpenedObject>,
     /// The ranges, in order of need.
     pub ranges: Vec<Range<u64>>,
-    /// Whether they may be fetched by aligned blocks, which other tasks then share: for ranges that
+    /// True if they may be fetched by aligned blocks, which other tasks then share: for ranges that
     /// follow one another.
     pub is_block_aligned: bool,
 }
@@ -42,12 +43,12 @@ fn range_length(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }
 
-/// Of a task.
+/// Returns the bytes of a task.
 fn task_bytes(legs: &[ObjectRanges]) -> u64 {
     legs.iter().map(ObjectRanges::total_bytes).sum()
 }
 
-/// Tasks in the order in which they are taken, and what each reads.
+/// Tasks in the order in which workers take them, with the ranges that each reads.
 #[derive(Debug)]
 pub struct AccessPlan {
     window_bytes: u64,
@@ -57,16 +58,16 @@ pub struct AccessPlan {
 #[derive(Debug, Default)]
 struct AccessPlanState {
     tasks: Vec<Vec<ObjectRanges>>,
-    /// How many bytes the tasks have that have not been claimed.
+    /// Bytes of tasks that have not been claimed.
     unclaimed_bytes: u64,
     claims: HashMap<usize, Vec<BlockClaims>>,
     claimed_bytes: u64,
-    /// The first task that has not been claimed.
+    /// Index of the first task that has not been claimed.
     next_task: usize,
 }
 
 impl AccessPlan {
-    /// Tasks, of which so many bytes are claimed before they are taken.
+    /// Creates a plan that claims up to `window_bytes` before tasks are taken.
     pub fn new(tasks: Vec<Vec<ObjectRanges>>, window_bytes: u64) -> AccessPlan {
         let left_bytes = tasks.iter().map(|task| task_bytes(task)).sum();
         let state = Mutex::new(AccessPlanState {
@@ -79,7 +80,7 @@ impl AccessPlan {
         course
     }
 
-    /// Says that a task has been taken, and its ranges claimed by whoever reads it.
+    /// Records that a worker has taken a task and claimed its ranges.
     pub fn record_taken_task(&self, task: usize) {
         self.claim_ahead(Some(task));
     }
@@ -106,7 +107,7 @@ impl AccessPlan {
                     let mut left = state.unclaimed_bytes;
                     state.unclaimed_bytes -= leg.total_bytes();
                     let ObjectRanges { object, ranges, is_block_aligned: in_blocks } = leg;
-                    // Of what is longer its reader claims the rest as he comes to it.
+                    // The reader of a longer range claims the rest when it gets there.
                     let most = self.window_bytes.max(RANGE_CLAIM_BYTES_MIN);
                     let begun = |range: &Range<u64>| {
                         range.start..range.start + range_length(range).min(most)
@@ -125,7 +126,7 @@ impl AccessPlan {
                 state.claims.insert(task, claims);
             }
         }
-        // Freed when nobody waits for the lock.
+        // Released after the lock.
         drop(gone);
     }
 }

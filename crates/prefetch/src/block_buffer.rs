@@ -1,16 +1,16 @@
-//! The bytes of a block, read while they arrive.
+//! The bytes of a block, readable while they arrive.
 //!
 //! ```text
-//!   0            filled                     length
+//!   0            filled_bytes               length
 //!   [ arrived     |  not yet written         ]
-//!     any number     one writer, which moves
-//!     of readers     `filled` when it has written
+//!     any number     one writer, which advances
+//!     of readers     `filled_bytes` after it has written
 //! ```
 //!
-//! Nobody holds a lock while a byte is written, copied or waited for: `filled` only grows, what lies
-//! before it is never written again, and what is handed out of it ([`Buffer::view`]) keeps the whole
-//! of it alive instead of being copied. The one writer ([`Writer`], which cannot be cloned) writes behind
-//! `filled` only. Memory is taken when the first byte comes.
+//! Nobody holds a lock while a byte is written, copied or awaited. `filled_bytes` only grows, bytes before it
+//! are never written again, and a shared view ([`BlockBuffer::into_shared_bytes`]) keeps the whole buffer
+//! alive instead of copying it. The one writer ([`BufferWriter`], which cannot be cloned) writes behind
+//! `filled_bytes` only. The memory is allocated when the first byte arrives.
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -29,33 +29,33 @@ use crate::origin::ByteSink;
 use crate::prefetch_pool::MemoryReservation;
 use crate::stats::ReadCounters;
 
-/// How often a thread that waits looks at whether it should go on to.
+/// Interval at which a waiting thread calls its tick function.
 const WAIT_TICK_INTERVAL: Duration = Duration::from_millis(50);
 
 const STATE_FILLING: u8 = 0;
 const STATE_COMPLETE: u8 = 1;
 const STATE_FAILED: u8 = 2;
 
-/// A block while it arrives, and afterwards.
+/// A block of an object, during its arrival and afterwards.
 pub(crate) struct BlockBuffer {
-    /// Where its memory begins, which is its own; null until the first byte comes.
+    /// Start of the memory that the buffer owns; null until the first byte arrives.
     memory: AtomicPtr<u8>,
     length: usize,
-    /// So many bytes are there.
+    /// Number of bytes that have arrived.
     filled_bytes: AtomicUsize,
     state: AtomicU8,
     error: OnceLock<Error>,
     waiters: Mutex<Vec<(usize, Waker)>>,
-    /// The least that somebody waits for: the writer takes the lock at that point alone.
+    /// Lowest byte count that a waiter needs: the writer takes the lock only when it is reached.
     least_awaited: AtomicUsize,
-    /// Of its bytes so many were served, those served twice counted twice.
+    /// Number of bytes served; bytes served twice count twice.
     pub(crate) served_bytes: AtomicU64,
     counters: Vec<Arc<ReadCounters>>,
     _memory: MemoryReservation,
 }
 
 impl BlockBuffer {
-    /// An empty one of this length, and the only way to fill it.
+    /// Creates an empty buffer and its only writer.
     pub(crate) fn new(
         length: usize,
         share: MemoryReservation,
@@ -78,28 +78,28 @@ impl BlockBuffer {
         (buffer, BufferWriter { inlet, counters, received_bytes: 0 })
     }
 
-    /// What is there.
+    /// Returns the number of bytes that have arrived.
     pub(crate) fn filled_bytes(&self) -> usize {
         self.filled_bytes.load(Ordering::SeqCst)
     }
 
-    /// Whether it will never be whole.
+    /// Returns whether the buffer will never be complete.
     pub(crate) fn has_failed(&self) -> bool {
         self.state.load(Ordering::SeqCst) == STATE_FAILED
     }
 
-    /// Whether as many of its bytes were served as it has.
+    /// Returns whether readers got as many bytes as the buffer has.
     pub(crate) fn is_fully_served(&self) -> bool {
         self.served_bytes.load(Ordering::Relaxed) >= self.length as u64
     }
 
-    /// Whether anybody keeps it besides a pool and what fills it.
+    /// Returns whether anybody except the pool and the writer holds the buffer.
     pub(crate) fn is_referenced(self: &Arc<Self>) -> bool {
         let is_filling = self.state.load(Ordering::SeqCst) == STATE_FILLING;
         Arc::strong_count(self) > 1 + usize::from(is_filling)
     }
 
-    /// Some bytes of it, all of which must be there.
+    /// Returns bytes, all of which must have arrived.
     pub(crate) fn slice(&self, range: Range<usize>) -> &[u8] {
         assert!(
             range.start <= range.end && range.end <= self.filled_bytes(),
@@ -108,15 +108,15 @@ impl BlockBuffer {
         if range.is_empty() {
             return &[];
         }
-        // SAFETY: the range lies before `filled`, where everything was written and nothing is
-        // written any more. No reference to the whole is made, of which a part may be being written.
+        // SAFETY: the range lies before `filled_bytes`, where everything was written and nothing is
+        // written any more. No reference to the whole is made, because a part of it may be being written.
         unsafe {
             let start = self.memory.load(Ordering::SeqCst).add(range.start);
             std::slice::from_raw_parts(start, range.end - range.start)
         }
     }
 
-    /// The same, to be kept: the whole buffer lives as long.
+    /// Returns bytes that keep the whole buffer alive.
     pub(crate) fn into_shared_bytes(self: Arc<Self>, range: Range<usize>) -> Bytes {
         struct View(Arc<BlockBuffer>, Range<usize>);
         impl AsRef<[u8]> for View {
@@ -127,7 +127,7 @@ impl BlockBuffer {
         Bytes::from_owner(View(self, range))
     }
 
-    /// Whether so many bytes are there, or never will be.
+    /// Returns `Ok` if `count` bytes have arrived, an error if they never will, and `None` otherwise.
     pub(crate) fn readiness(&self, count: usize) -> Option<Result<()>> {
         let state = self.state.load(Ordering::SeqCst);
         if self.filled_bytes() >= count {
@@ -136,7 +136,7 @@ impl BlockBuffer {
         match state {
             STATE_FILLING => None,
             STATE_FAILED => Some(Err(self.error.get().cloned().unwrap_or(Error::RuntimeEnded))),
-            // Never more are asked for than it is long.
+            // Nobody asks for more than the length.
             _ => Some(Err(Error::RuntimeEnded)),
         }
     }
@@ -154,16 +154,16 @@ impl BlockBuffer {
             }
             self.least_awaited.fetch_min(count, Ordering::SeqCst);
         }
-        // What came in between saw nobody waiting.
+        // Bytes that arrived in between saw no waiter.
         self.readiness(count).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Waits for so many bytes.
+    /// Waits until `count` bytes have arrived.
     pub(crate) async fn wait_for(&self, count: usize) -> Result<()> {
         poll_fn(|context| self.poll_readiness(count, context)).await
     }
 
-    /// The same on a thread, which calls `tick` 20 times a second.
+    /// Waits for `count` bytes on the current thread and calls `tick` 20 times a second.
     pub(crate) fn wait_blocking(
         &self,
         count: usize,
@@ -185,7 +185,7 @@ impl BlockBuffer {
         }
     }
 
-    /// Writes bytes behind those that are there; through its one [`Inlet`] alone.
+    /// Writes bytes behind `filled_bytes`; called through its one [`BufferInlet`] only.
     fn append(&self, bytes: &[u8], counter: impl Fn(&ReadCounters) -> &AtomicU64) {
         let at = self.filled_bytes.load(Ordering::Relaxed);
         let bytes = &bytes[..bytes.len().min(self.length - at)];
@@ -197,8 +197,8 @@ impl BlockBuffer {
             start = Box::into_raw(Box::<[u8]>::new_uninit_slice(self.length)).cast();
             self.memory.store(start, Ordering::SeqCst);
         }
-        // SAFETY: this is the only writer, as the inlet is locked; there is room for so many bytes, and no reader
-        // looks behind `filled`.
+        // SAFETY: this is the only writer, as the inlet is locked; there is room for the bytes, and no reader
+        // looks behind `filled_bytes`.
         unsafe { start.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         for counters in &self.counters {
             counter(counters).fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -242,26 +242,26 @@ impl Drop for BlockBuffer {
         let start = self.memory.get_mut().cast::<MaybeUninit<u8>>();
         if !start.is_null() {
             let whole = std::ptr::slice_from_raw_parts_mut(start, self.length);
-            // SAFETY: it came from a box of this length, and nobody looks at it any more.
+            // SAFETY: it came from a box of this length, and nobody uses it any more.
             drop(unsafe { Box::from_raw(whole) });
         }
     }
 }
 
-/// The way into a buffer, open until it is [closed](Self::close): what fills it holds its memory through nothing
-/// else.
+/// The write access to a buffer, open until it is [closed](Self::close). The writer holds the buffer's memory
+/// through nothing else.
 #[derive(Clone)]
 pub(crate) struct BufferInlet(Arc<Mutex<Option<Arc<BlockBuffer>>>>);
 
 impl BufferInlet {
-    /// Has it filled no further, and whoever waits for more told so. When this returns its memory is held by those
-    /// alone who read it: a task that is aborted goes when its thread comes to it.
+    /// Stops writing and fails the waiters for further bytes. When it returns, readers alone hold the
+    /// memory: an aborted task may live until its thread polls it.
     pub(crate) fn close(&self) {
         self.finish_buffer(Err(Error::Evicted));
     }
 
     fn finish_buffer(&self, result: Result<()>) {
-        // Held until it lets go of the buffer: whoever closes what is closed already waits for that, too.
+        // Held until the buffer is released: a caller that closes a closed inlet waits for that, too.
         let mut open = self.0.lock();
         let Some(buffer) = open.take() else { return };
         let state = if result.is_ok() { STATE_COMPLETE } else { STATE_FAILED };
@@ -279,7 +279,7 @@ impl std::fmt::Debug for BufferInlet {
     }
 }
 
-/// What fills a buffer, front to back. Dropped before [`finish`](Self::finish), it has failed.
+/// Fills a buffer front to back. The buffer fails if the writer is dropped before [`finish`](Self::finish).
 pub(crate) struct BufferWriter {
     inlet: BufferInlet,
     counters: Vec<Arc<ReadCounters>>,
@@ -287,12 +287,12 @@ pub(crate) struct BufferWriter {
 }
 
 impl BufferWriter {
-    /// Closes it from elsewhere.
+    /// Returns the inlet, through which others can close the buffer.
     pub(crate) fn inlet(&self) -> BufferInlet {
         self.inlet.clone()
     }
 
-    /// Says how it went.
+    /// Completes or fails the buffer.
     pub(crate) fn finish(&mut self, result: Result<()>) {
         let length = self.inlet.0.lock().as_ref().map(|buffer| buffer.length as u64);
         let is_short = result.is_ok() && length.is_some_and(|length| length != self.received_bytes);
@@ -307,7 +307,7 @@ impl BufferWriter {
         }
     }
 
-    /// Puts bytes behind those that are there, as far as there is room, counts them and tells who waits.
+    /// Appends bytes as far as there is room, counts them and wakes the waiters.
     fn append_counted(&mut self, bytes: &[u8], counter: impl Fn(&ReadCounters) -> &AtomicU64) {
         self.received_bytes += bytes.len() as u64;
         if let Some(buffer) = self.inlet.0.lock().as_ref() {
@@ -352,7 +352,7 @@ impl ByteSink for BufferWriter {
         let filled = buffer.filled_bytes();
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(filled);
         if filled - from < buffer.length / 2 {
-            // Not a large block for the sake of a small part.
+            // Avoids holding a large block for a small part.
             return Bytes::copy_from_slice(buffer.slice(from..filled));
         }
         buffer.into_shared_bytes(from..filled)

@@ -1,15 +1,15 @@
-//! An origin whose bytes are kept on a disk.
+//! An origin with the disk tier in front of it.
 //!
 //! ```text
 //!   wanted      [───────────────────────────────]
-//!   there    [────][──]        [──]       [────────]
+//!   cached   [────][──]        [──]       [────────]
 //!   from the disk  [──]                   [──────]
-//!   one request       [───────────────────]            and kept as one piece from then on
+//!   one request       [───────────────────]            cached as one piece from then on
 //! ```
 //!
-//! What is there at both ends comes from the disk, what lies between by one request, whatever is there of
-//! it: so there are never more requests than without, and never more bytes. What came is kept, of a
-//! request that failed or was given up too.
+//! The disk provides the cached bytes at both ends; one request fetches everything between, including cached
+//! parts of it. So there are never more requests than without the tier, and never more bytes. The tier keeps
+//! the bytes that arrived, also those of a request that failed or was cancelled.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use crate::disk::{CachedObject, DiskTier};
 use crate::error::{Error, Result};
 use crate::origin::{ByteSink, Origin};
 
-/// So often a read of one range goes back to pieces that turned out not to be readable.
+/// Maximum number of times that a read of one range falls back to the origin because pieces are unreadable.
 const DISK_READ_TRIES: usize = 4;
 
-/// One version of an object, of which what was fetched is kept, by this process and others.
+/// One version of an object, whose fetched bytes the disk tier keeps for this process and others.
 #[derive(Debug)]
 pub struct CachedOrigin {
     inner: Arc<dyn Origin>,
     cached_object: Arc<CachedObject>,
-    /// Its thread lives as long.
+    /// Keeps the tier's thread alive.
     _tier: DiskTier,
 }
 
 impl CachedOrigin {
-    /// An origin before which a tier is looked at. `identity` tells the version from all others that the
-    /// tier has: what is read is of the version that had the same words and the same size. Those may be secret, and
-    /// only a hash of them reaches the disk.
+    /// Wraps an origin. `identity` distinguishes the version from all others in the tier: the tier serves
+    /// bytes of the version with the same words and the same size. The words may be secret, and only a hash
+    /// of them reaches the disk.
     pub fn new(inner: Arc<dyn Origin>, tier: &DiskTier, identity: &[&str]) -> CachedOrigin {
         let kept = tier.cached_object(identity, inner.size());
         CachedOrigin { inner, cached_object: kept, _tier: tier.clone() }
@@ -60,7 +60,7 @@ impl CachedOrigin {
         Ok(())
     }
 
-    /// Reads a range from the disk, as far as that goes.
+    /// Reads a range from the disk and returns the offset up to which that succeeded.
     async fn read_from_tier(&self, range: Range<u64>, into: &mut dyn ByteSink) -> u64 {
         let mut at = range.start;
         let Some(mut coming) = self.cached_object.stream_range(range).await else { return at };
@@ -88,25 +88,25 @@ impl CachedOrigin {
         if count == length {
             return Ok(());
         }
-        // What is put behind it would be in the wrong place.
+        // Bytes put behind it would be at the wrong offset.
         let reason = format!("{count} bytes came where {length} were asked for");
         Err(Error::InvalidAnswer { path: String::new(), offset: range.start, reason })
     }
 }
 
-/// A request, whose bytes are kept however it ends.
+/// A request whose bytes reach the tier however it ends.
 struct CachingRequest<'a> {
     cached_object: &'a Arc<CachedObject>,
     start: u64,
     length: u64,
-    /// What the sink had before.
+    /// Byte count of the sink before the request.
     sink_count_before: u64,
     sink: &'a mut dyn ByteSink,
 }
 
 impl Drop for CachingRequest<'_> {
     fn drop(&mut self) {
-        // More than was asked for is an error of the origin's.
+        // More bytes than requested are an error of the origin.
         if self.sink.byte_count() - self.sink_count_before <= self.length {
             self.cached_object
                 .enqueue_write(self.start, self.sink.bytes_from(self.sink_count_before));

@@ -1,22 +1,21 @@
-//! A server as requests see it: how many at once it takes, and how long it takes.
+//! A server as requests see it: its concurrency limit, its latency and its failures.
 //!
 //! ```text
 //!   StoreObject, Web ─► object_store's retries ─► Endpoint ─► the HTTP client
 //!                                                    │ a slot for each attempt,
-//!                                                    └ until its body has come
+//!                                                    └ until its body has arrived
 //! ```
 //!
-//! What a server refuses is seen below whoever repeats it, and so are requests of every kind: those that
-//! somebody waits for, those ahead, listings, parts of uploads. Each attempt takes a slot of the endpoint's
-//! ([`gate`](crate::gate)) and keeps it until it has been answered; a read of the pool, which takes bytes as fast
-//! as they come, until the last byte. Whoever reads a body at a pace of its own gives the slot back
-//! with the first byte: two of them would wait for each other for ever. What is deleted, as an upload that is
-//! given up, waits for nobody.
+//! The endpoint is below the retries, so it sees every refusal, and it sees requests of every kind: awaited
+//! reads, prefetches, listings, parts of uploads. Each attempt takes a slot of the endpoint's
+//! [`request_gate`](crate::request_gate) and keeps it until it has been answered. A read of the pool, which
+//! takes bytes as fast as they arrive, keeps it until the last byte. A caller that reads a body at its own
+//! pace frees the slot with the first byte: two such callers would otherwise wait for each other for ever. A
+//! deletion, such as that of an abandoned upload, waits for no slot.
 //!
-//! A read of a range that is bound to a version is sent a second time when it is slow
-//! ([`patience`](crate::patience)) and a slot is free, a third time after twice as long, and so on. The first
-//! good answer is handed on, and the other requests are given up. All carry the same conditions, and whoever
-//! asked looks at the version of the one answer there is.
+//! A read of a range of a known version is hedged when it is slow ([`hedge_policy`](crate::hedge_policy)) and
+//! a slot is free, again after twice as long, and so on. The first good answer counts, and the other requests
+//! are cancelled. All carry the same conditions, and the caller checks the version of the one answer.
 
 use std::io;
 use std::pin::Pin;
@@ -42,7 +41,7 @@ use crate::last_failure::{self, LastFailure};
 use crate::request_context::RequestContext;
 use crate::request_gate::{RequestGate, RequestPermit};
 
-/// What all requests to one server, or to one bucket, share. Cloning shares it.
+/// State that all requests to one server, or to one bucket, share. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     gate: Arc<RequestGate>,
@@ -59,49 +58,49 @@ impl Default for Endpoint {
 }
 
 impl Endpoint {
-    /// One of which nothing is known yet: 16 requests go at once, and more as they are answered.
+    /// Creates an endpoint without measurements: 16 concurrent requests, and more as they are answered.
     pub fn new() -> Endpoint {
         Endpoint::default()
     }
 
-    /// How many requests may be on their way by now.
+    /// Returns the current concurrency limit.
     pub fn concurrent_requests_max(&self) -> usize {
         self.gate.concurrency_limit()
     }
 
-    /// Has so many go at once to begin with, from 1 to 256 instead of 16, where that has not changed yet: what
-    /// this process has seen is better than what was once.
+    /// Sets the initial concurrency, from 1 to 256 instead of 16, unless it has changed already: measurements
+    /// of this process are better than old ones.
     pub fn set_initial_concurrency(&self, requests: usize) {
         self.gate.set_initial_limit(requests);
     }
 
-    /// What its answers say of the line to it so far: of those to reads whose bytes are taken as fast as they come.
+    /// Returns the measurements so far, from answers to reads whose bytes are taken as fast as they arrive.
     pub fn measurements(&self) -> EndpointMeasurements {
         self.meter.measurements()
     }
 
-    /// Says that somebody who asks has a deadline: from now on reads are sent a second time when nothing comes of them
-    /// for a quarter of a second, before it is known how fast answers are. What was met before is forgotten.
+    /// Switches to early hedging for a caller with a deadline: from now on a read is hedged after a quarter
+    /// of a second without an answer, before typical latencies are known. Forgets the last failure.
     pub fn hedge_early(&self) {
         self.hedge_policy.lock().hedge_early();
         self.last_failure.clear();
     }
 
-    /// The last failure of its requests, whether they are repeated or not.
+    /// Returns the last failure of its requests, whether they are retried or not.
     pub fn last_failure(&self) -> Option<String> {
         self.last_failure.message()
     }
 
-    /// A client whose requests are among those that this counts.
+    /// Wraps an HTTP client so that its requests go through this endpoint.
     pub fn wrap_client(&self, inner: HttpClient) -> HttpClient {
         HttpClient::new(GatedClient { endpoint: self.clone(), inner })
     }
 
-    /// Sends a request as soon as there is a slot for it, and once more if it is slow and a read of a version's range,
-    /// and again after twice as long each time; an answer is waited for no longer than `timeout`.
+    /// Sends a request as soon as there is a slot for it. Hedges a slow read of a version's range, and again
+    /// after twice as long each time. An answer must arrive within `timeout`.
     ///
     /// # Errors
-    /// The client's, and one of the kind [`HttpErrorKind::Timeout`].
+    /// Errors of the client, and one of kind [`HttpErrorKind::Timeout`].
     pub async fn send_request(
         &self,
         client: &HttpClient,
@@ -130,7 +129,7 @@ impl Endpoint {
             match tokio::time::timeout(wait, flying.next()).await {
                 Ok(Some((copy, answer))) if is_final_response(&answer) => {
                     if copy > 0 {
-                        // So long the first would have taken at least.
+                        // The first one would have taken at least as long.
                         self.hedge_policy.lock().record_latency(since.elapsed());
                         if let Some(ticket) = &ticket {
                             ticket.increment(|counters| &counters.hedges_won);
@@ -138,18 +137,18 @@ impl Endpoint {
                     }
                     return answer;
                 }
-                // Another one may do better.
+                // Another copy may do better.
                 Ok(Some(_)) if !flying.is_empty() => {}
                 Ok(Some((_, answer))) => return answer,
                 Ok(None) => unreachable!("one is on its way"),
                 Err(_) => {
-                    // Where there is no slot now there may be one later.
+                    // Without a free slot now there may be one later.
                     let Some(permit) = self.try_hedge_permit() else { continue };
                     if let Some(ticket) = &ticket {
                         ticket.increment(|counters| &counters.hedges);
                     }
                     copies += 1;
-                    // Of several connections that nobody hears on each copy may have got one.
+                    // With several dead connections, each copy may have got one.
                     wait *= 2;
                     flying.push(with_copy_number(copies, attempt(request.clone(), permit)));
                 }
@@ -162,7 +161,7 @@ impl Endpoint {
         last_failure::record_failure(failure);
     }
 
-    /// A slot for a request that is sent a second time, if that is to be.
+    /// Returns a slot for a hedge, if budget and concurrency allow one.
     fn try_hedge_permit(&self) -> Option<RequestPermit> {
         let mut patience = self.hedge_policy.lock();
         if !patience.take_hedge() {
@@ -232,33 +231,33 @@ impl Endpoint {
     }
 }
 
-/// Does work of which every answer's body is taken as fast as it comes, so that each is among those that
-/// are on their way until its last byte is here.
+/// Runs work that reads every answer's body as fast as it arrives, so that each request keeps its slot until
+/// its last byte.
 pub async fn read_bodies_at_full_speed<T>(work: impl Future<Output = T>) -> T {
     RequestContext::new(0, Vec::new()).run_within(work).await
 }
 
-/// Whether it reads a range of a version that it names: whatever answers it answers with the same bytes.
+/// Returns whether a request reads a range of a named version: every answer then has the same bytes.
 fn is_version_pinned_read(request: &HttpRequest) -> bool {
     let has = |name| request.headers().contains_key(name);
     let names_version = has("if-match") || has("if-unmodified-since");
     request.method().as_str() == "GET" && has("range") && names_version
 }
 
-/// Whether it is what was asked for, or says for good why not.
+/// Returns whether an answer is a success or a permanent refusal.
 fn is_final_response(answer: &Result<HttpResponse, HttpError>) -> bool {
     let status = answer.as_ref().map(|answer| answer.status().as_u16());
     status.is_ok_and(|status| !matches!(status, 408 | 429 | 500..))
 }
 
-/// What is behind an error, on one line.
+/// Returns the innermost cause of an error on one line.
 fn root_cause_message(error: &HttpError) -> String {
     let mut last: &dyn std::error::Error = error;
     while let Some(source) = last.source() {
         last = source;
     }
     let text: String = last.to_string().chars().filter(|c| !c.is_control()).take(300).collect();
-    // An address may have something secret in it.
+    // A URL may contain a secret.
     if text.contains("://") { "the request failed".to_owned() } else { text }
 }
 
@@ -270,7 +269,7 @@ fn timeout_error() -> HttpError {
     HttpError::new(HttpErrorKind::Timeout, io::Error::from(io::ErrorKind::TimedOut))
 }
 
-/// When a server wants to be asked again: `Retry-After`, in seconds or as a date.
+/// Returns the delay that a server asks for: `Retry-After`, in seconds or as a date.
 fn parse_retry_after(answer: &HttpResponse) -> Option<Duration> {
     let text = answer.headers().get("retry-after")?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -293,13 +292,13 @@ impl HttpService for GatedClient {
     }
 }
 
-/// A body, whose request is on its way until its end.
+/// A response body whose request keeps its slot until the end of the body.
 #[derive(Debug)]
 struct GatedBody {
     inner: HttpResponseBody,
     permit: Option<RequestPermit>,
     metered_request: Option<MeteredRequest>,
-    /// Bytes that came.
+    /// Number of bytes that have arrived.
     received_bytes: u64,
 }
 
@@ -319,14 +318,14 @@ impl Body for GatedBody {
                     flight.add_bytes(bytes.len());
                 }
                 if self.inner.is_end_stream() {
-                    // Counted before anybody has its last byte.
+                    // Recorded before the caller gets the last byte.
                     self.metered_request = None;
                 }
             }
-            // Not when it is dropped: who repeats it may keep it meanwhile.
+            // Not on drop: the code that retries may keep the body meanwhile.
             Poll::Ready(ended @ (None | Some(Err(_)))) => {
                 if ended.is_some() {
-                    // The store asks again by itself, and says so only when it gives up.
+                    // The store retries by itself and reports a failure only when it gives up.
                     last_failure::record_failure(&format!(
                         "the answer was cut off after {} bytes",
                         self.received_bytes

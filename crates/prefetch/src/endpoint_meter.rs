@@ -1,32 +1,33 @@
-//! What the answers of an endpoint say of the line to it.
+//! Latency and throughput of an endpoint, measured from its answers.
 //!
-//! Three numbers decide how far to read ahead: how long the first byte takes, how fast one connection is, and
-//! how fast all are together. The first is the median of all answers. The second is what the fastest connections
-//! reach, the [`FASTEST`]th of them: where the line is full each has a share of it, and only those that were
-//! alone, as at the beginning, show what one can do. The third is all bytes over the time in which any request
-//! was on its way.
+//! Three numbers decide the prefetch window: the latency of the first byte, the rate of one connection, and
+//! the rate of all together. The first is the median of all answers. The second is the rate of the fastest
+//! connections, the [`FASTEST_RANK`]th of them: on a full line each connection has a share of it, and only
+//! those that were alone, as at the beginning, show what one can do. The third is all bytes divided by the
+//! time in which any request was in flight.
 //!
-//! Times and rates are counted in steps of an eighth of an octave, so that what was before can be subtracted: a
-//! run's own is a difference, as with [`Stats`](crate::Stats). It costs a lock a request, and none a byte.
+//! Times and rates are counted in steps of an eighth of an octave, so that an earlier state can be
+//! subtracted: the measurements of a run are a difference, as with [`ReadStats`](crate::ReadStats). The cost
+//! is a lock for each request, and none for a byte.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Of the rates of connections the one that counts: so many are at least as fast.
+/// Rank of the connection rate that counts, from the fastest down.
 const FASTEST_RANK: u64 = 8;
-/// A shorter body says nothing of a connection's rate.
+/// Minimum length of a body that tells a connection's rate.
 const RATED_BODY_BYTES_MIN: u64 = 256 << 10;
-/// Each octave of values has so many steps.
+/// Number of steps in each octave of values.
 const STEPS_PER_OCTAVE: u64 = 8;
 
-/// How often there were values of each size.
+/// Counts of values by size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct StepHistogram(Vec<u64>);
 
 impl StepHistogram {
-    /// The step of a value: those below [`STEPS`] have one each.
+    /// Returns the step of a value. Values below [`STEPS_PER_OCTAVE`] have one each.
     fn step_index(value: u64) -> usize {
         let octave = u64::from(value.max(STEPS_PER_OCTAVE).ilog2() - STEPS_PER_OCTAVE.ilog2());
         let step = if value < STEPS_PER_OCTAVE {
@@ -37,7 +38,7 @@ impl StepHistogram {
         usize::try_from(step).unwrap_or(usize::MAX)
     }
 
-    /// The least value of a step.
+    /// Returns the lowest value of a step.
     fn step_value(step: usize) -> u64 {
         let step = step as u64;
         if step < 2 * STEPS_PER_OCTAVE {
@@ -61,7 +62,7 @@ impl StepHistogram {
         self.0.iter().sum()
     }
 
-    /// The value that so many are as large as or larger; none where there are fewer.
+    /// Returns the `rank`-th largest value; `None` if there are fewer.
     fn kth_largest(&self, rank: u64) -> Option<u64> {
         let mut left = rank.max(1);
         for (step, count) in self.0.iter().enumerate().rev() {
@@ -79,25 +80,25 @@ impl StepHistogram {
     }
 }
 
-/// What was seen of an endpoint's answers so far; one taken from another is what was seen in between.
+/// Measurements of an endpoint so far; their difference describes the time in between.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndpointMeasurements {
-    /// Requests for bytes that were answered with some.
+    /// Requests that were answered with bytes.
     pub requests: u64,
-    /// Bytes that came.
+    /// Bytes that arrived.
     pub bytes: u64,
-    /// For how long any of them was on its way.
+    /// Time in which any request was in flight.
     pub busy_time: Duration,
-    /// Answers that it is asked too much.
+    /// Answers 429 and 503: too many requests.
     pub throttled_responses: u64,
-    /// To the first byte, in microseconds.
+    /// First-byte latencies, in microseconds.
     first_byte_us: StepHistogram,
-    /// Of connections, in bytes a second.
+    /// Rates of connections, in bytes a second.
     connection_rates: StepHistogram,
 }
 
 impl EndpointMeasurements {
-    /// What was seen since it was `before`.
+    /// Returns the difference to an earlier state.
     #[must_use]
     pub fn delta_since(&self, before: &EndpointMeasurements) -> EndpointMeasurements {
         EndpointMeasurements {
@@ -112,19 +113,19 @@ impl EndpointMeasurements {
         }
     }
 
-    /// The median time to the first byte, an eighth too small at most; none where nothing came.
+    /// Returns the median first-byte latency, at most an eighth too low; `None` without answers.
     pub fn median_first_byte(&self) -> Option<Duration> {
         let median = self.first_byte_us.kth_largest(self.first_byte_us.count().div_ceil(2))?;
         Some(Duration::from_micros(median))
     }
 
-    /// What one connection can do, in bytes a second; none where no body was long enough to tell.
+    /// Returns the rate of one connection, in bytes a second; `None` if no body was long enough.
     pub fn connection_rate(&self) -> Option<u64> {
         self.connection_rates
             .kth_largest((self.connection_rates.count() / 10).clamp(1, FASTEST_RANK))
     }
 
-    /// All bytes over the time in which any was on its way, in bytes a second.
+    /// Returns all bytes divided by the time in which any request was in flight, in bytes a second.
     pub fn total_rate(&self) -> Option<u64> {
         bytes_per_second(self.bytes, self.busy_time)
     }
@@ -143,7 +144,7 @@ pub(crate) struct EndpointMeter(Mutex<MeterState>);
 struct MeterState {
     measurements: EndpointMeasurements,
     in_flight: usize,
-    /// Since when there are any.
+    /// Start of the current time with requests in flight.
     busy_since: Option<Instant>,
 }
 
@@ -159,7 +160,7 @@ impl EndpointMeter {
         self.0.lock().measurements.throttled_responses += 1;
     }
 
-    /// A request is sent.
+    /// Records that a request is sent.
     pub(crate) fn begin_request(self: &Arc<Self>) -> MeteredRequest {
         let sent = Instant::now();
         let mut state = self.0.lock();
@@ -169,7 +170,7 @@ impl EndpointMeter {
     }
 }
 
-/// A request from when it was sent until its last byte came.
+/// A request from its start until its last byte arrived.
 #[derive(Debug)]
 pub(crate) struct MeteredRequest {
     meter: Arc<EndpointMeter>,
@@ -179,7 +180,7 @@ pub(crate) struct MeteredRequest {
 }
 
 impl MeteredRequest {
-    /// The answer has begun.
+    /// Records the first byte of the answer.
     pub(crate) fn record_first_byte(&mut self) {
         self.answered_at = Some(Instant::now());
     }

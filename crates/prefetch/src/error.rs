@@ -1,71 +1,71 @@
-//! What can go wrong with bytes that are elsewhere.
+//! Errors of reading remote objects.
 
 use std::sync::Arc;
 
-/// The crate's results.
+/// Result of this crate's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why bytes are not read. Cloning shares the cause: of a block that fails, all who wait for it are
-/// told.
+/// The reason why bytes cannot be read. Clones share the cause: all readers that wait for a failed block get
+/// the same error.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The object is another one by now.
+    /// The object was replaced or removed.
     #[error("`{path}` changed while it was read: {reason}")]
     ObjectChanged {
         /// The object.
         path: String,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
-    /// The store refused, or did not answer.
+    /// The store refused the request, or did not answer.
     #[error("cannot read `{path}` at byte {offset}: {source}")]
     Store {
         /// The object.
         path: String,
-        /// The first byte that is missing.
+        /// Offset of the first missing byte.
         offset: u64,
-        /// The store's own words.
+        /// The store's error.
         source: Arc<object_store::Error>,
     },
-    /// The store's answer has no bytes, or others than were asked for.
+    /// The store's answer has no bytes, or not the requested ones.
     #[error("cannot read `{path}` at byte {offset}: {reason}")]
     InvalidAnswer {
         /// The object.
         path: String,
-        /// The first byte that is missing.
+        /// Offset of the first missing byte.
         offset: u64,
-        /// What is wrong with the answer.
+        /// The defect of the answer.
         reason: String,
     },
-    /// The disk of the tier refused.
+    /// An operation on the disk tier failed.
     #[error("cannot {action} the read cache `{path}`: {source}")]
     Disk {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
         /// The folder.
         path: String,
-        /// The system's own words.
+        /// The operating system's error.
         source: Arc<std::io::Error>,
     },
-    /// What another kind of origin says.
+    /// An error of another kind of origin.
     #[error("{0}")]
     Origin(Arc<dyn std::error::Error + Send + Sync>),
-    /// An option that makes no sense.
+    /// An invalid option.
     #[error("{message}\nhint: {hint}")]
     InvalidOption {
-        /// What is wrong with it.
+        /// The defect of the option.
         message: String,
-        /// What to do about it.
+        /// The remedy.
         hint: String,
     },
-    /// A wait was given up by whoever waited.
+    /// The caller's tick function interrupted the wait.
     #[error("interrupted")]
     Interrupted,
-    /// The runtime that requests run on has ended.
+    /// The runtime that executes requests has ended.
     #[error("the runtime of the network's requests has ended")]
     RuntimeEnded,
-    /// Taken back before it came: whoever wants it asks again.
+    /// The pool evicted the block before it arrived; the reader requests it again.
     #[doc(hidden)]
     #[error("internal error: a block that was taken back was waited for")]
     Evicted,

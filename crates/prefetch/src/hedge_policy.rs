@@ -1,63 +1,64 @@
-//! How long an answer is waited for before it is asked for a second time.
+//! Hedging: the delay after which a slow request is sent a second time, and the budget of such requests.
 //!
-//! Of many requests to an object store a few take many times as long as the others, and a reader waits for
-//! each. A second one, sent when the first is slower than all but a hundredth of those so far, is answered as
-//! fast as any (Dean and Barroso, *The Tail at Scale*, 2013): hedging. Where everything becomes slow it would
-//! double the load instead, so there is a budget: each request adds a fiftieth of a hedge, up to
+//! A few of many requests to an object store take many times as long as the others, and a reader waits for
+//! each. A hedged request is sent when the first is slower than 99 % of those so far, and is answered as
+//! fast as any (Dean and Barroso, *The Tail at Scale*, 2013). If everything becomes slow, hedging would
+//! double the load, so there is a budget: each request adds a fiftieth of a hedge, up to
 //! [`HEDGES_SAVED_MAX`].
 //!
-//! Whoever has a deadline cannot wait until a hundred answers say what is slow, nor for a connection that was kept and whose
-//! other end is gone: [`hurry`](Patience::hurry).
+//! A caller with a deadline cannot wait for a hundred answers to learn the delay, nor for a pooled connection
+//! whose other end is gone: it uses [`hedge_early`](HedgePolicy::hedge_early).
 
 use std::time::Duration;
 
-/// So many answers, the last ones, say what is slow …
+/// Number of latest latencies from which the delay is computed.
 const LATENCY_SAMPLES_MAX: usize = 512;
-/// … once there are so many.
+/// Minimum number of latencies before a delay is known.
 const LATENCY_SAMPLES_MIN: usize = 100;
-/// What is slow is looked up anew after so many answers.
+/// Number of new latencies after which the delay is computed again.
 const LATENCY_UPDATE_SAMPLES: usize = 32;
-/// What comes faster than this is never slow.
+/// Minimum delay: faster answers are never slow.
 const HEDGE_DELAY_MIN: Duration = Duration::from_millis(100);
-/// One of so many requests may be sent twice.
+/// Number of requests that allow one hedge.
 const REQUESTS_PER_HEDGE: u64 = 50;
-/// So many hedges are saved up at most.
+/// Maximum number of saved hedges.
 const HEDGES_SAVED_MAX: u64 = 10;
-/// In a hurry so many are there to begin with …
+/// Number of hedges available at once in early hedging.
 const EARLY_HEDGES_MAX: u64 = 64;
-/// … and what has no first byte after so long is slow as long as nothing else is known.
+/// Delay of early hedging as long as no percentile is known.
 const EARLY_HEDGE_DELAY: Duration = Duration::from_millis(250);
 
-/// The times to the first byte of an endpoint, and what they allow.
+/// First-byte latencies of an endpoint, and the hedges that they allow.
 #[derive(Debug, Default)]
 pub(crate) struct HedgePolicy {
-    /// In microseconds; the oldest is at `next` once there are [`SAMPLES_MAX`].
+    /// First-byte latencies in microseconds; the oldest is at `next_sample` once there are
+    /// [`LATENCY_SAMPLES_MAX`].
     latency_samples_us: Vec<u32>,
     next_sample: usize,
-    /// How many came since `limit` was looked up.
+    /// Latencies recorded since `hedge_delay` was computed.
     samples_since_update: usize,
     /// The 99th percentile, once it is known.
     hedge_delay: Option<Duration>,
-    /// Requests that no hedge has been made for.
+    /// Requests without a hedge so far: the budget.
     unhedged_requests: u64,
     hedges_early: bool,
 }
 
 impl HedgePolicy {
-    /// Says that a request is made that may be sent twice; how long it is waited for before.
+    /// Counts a request that may be hedged and returns the delay before its hedge, if one is known.
     pub(crate) fn begin_request(&mut self) -> Option<Duration> {
         let most = if self.hedges_early { EARLY_HEDGES_MAX } else { HEDGES_SAVED_MAX };
         self.unhedged_requests = (self.unhedged_requests + 1).min(most * REQUESTS_PER_HEDGE);
         self.hedge_delay.or(self.hedges_early.then_some(EARLY_HEDGE_DELAY))
     }
 
-    /// Says that from now on somebody has a deadline.
+    /// Switches to early hedging, because a caller has a deadline.
     pub(crate) fn hedge_early(&mut self) {
         self.hedges_early = true;
         self.unhedged_requests = EARLY_HEDGES_MAX * REQUESTS_PER_HEDGE;
     }
 
-    /// One was answered after so long.
+    /// Records the first-byte latency of an answer.
     pub(crate) fn record_latency(&mut self, after: Duration) {
         let sample = u32::try_from(after.as_micros()).unwrap_or(u32::MAX);
         match self.latency_samples_us.get_mut(self.next_sample) {
@@ -78,14 +79,14 @@ impl HedgePolicy {
         }
     }
 
-    /// Takes a hedge from what was saved, if there is one.
+    /// Takes a hedge from the budget; `false` if there is none.
     pub(crate) fn take_hedge(&mut self) -> bool {
         let left = self.unhedged_requests.checked_sub(REQUESTS_PER_HEDGE);
         self.unhedged_requests = left.unwrap_or(self.unhedged_requests);
         left.is_some()
     }
 
-    /// Gives one back that was not made.
+    /// Returns a hedge to the budget that was not sent.
     pub(crate) fn return_hedge(&mut self) {
         self.unhedged_requests += REQUESTS_PER_HEDGE;
     }

@@ -1,7 +1,7 @@
-//! What requests meet that are repeated, for whoever does not wait until nobody repeats them any more.
+//! The last failure of requests that a store retries, for callers that cannot wait for the final error.
 //!
-//! A store that repeats what a server refuses says so only when it gives up, which may take minutes. It knows nothing of who
-//! asks, so what is met goes past it, with the task that fetches.
+//! A store that retries refused requests reports a failure only when it gives up, which may take minutes. The
+//! store does not know its caller, so the failure bypasses it in a task-local of the fetching task.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ tokio::task_local! {
     static LAST_FAILURE: LastFailure;
 }
 
-/// The last failure of some requests; cloning shares it.
+/// The last failure of some requests. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct LastFailure(Arc<Mutex<Option<String>>>);
 
 impl LastFailure {
-    /// The last failure, in words: `the server answered with status 500`.
+    /// Returns the description of the last failure, such as `the server answered with status 500`.
     pub fn message(&self) -> Option<String> {
         self.0.lock().clone()
     }
 
-    /// Forgets it.
+    /// Forgets the failure.
     pub fn clear(&self) {
         *self.0.lock() = None;
     }
 
-    /// Notes one.
+    /// Records a failure, in place of the one before.
     pub fn record(&self, failure: &str) {
         *self.0.lock() = Some(failure.to_owned());
     }
 
-    /// Does work whose requests' failures are noted here.
+    /// Runs `work` and records the failures of its requests here.
     pub async fn record_during<T>(&self, work: impl Future<Output = T>) -> T {
         LAST_FAILURE.scope(self.clone(), work).await
     }
 }
 
-/// Notes a failure for whoever the task works for.
+/// Records a failure in the [`LastFailure`] of the current task.
 pub fn record_failure(failure: &str) {
-    // Of others nobody asks.
+    // Other tasks have none, and nobody asks for their failures.
     let _ = LAST_FAILURE.try_with(|met| met.record(failure));
 }

@@ -1,51 +1,50 @@
-//! Reads object stores ahead: which bytes will be wanted next, and how many may be here before.
+//! Prefetching reads from object stores: predicts the next bytes and fetches them within a memory budget.
 //!
 //! ```text
 //!  PrefetchReader (a file) · PrefetchStore (a store)
 //!        │
-//!  Cursor: windows, one a place that is read on from        which bytes are wanted next?
+//!  ObjectCursor: one window for each sequential position    predicts the next bytes
 //!        │ reads                    │ claims
-//!  Pool: blocks, queue, memory                              what is fetched, and when?
+//!  PrefetchPool: blocks, queue, memory                      decides what is fetched, and when
 //!        │
-//!  Buffer: a block while it arrives                         read without a lock
+//!  BlockBuffer: a block while it arrives                    read without a lock
 //!        ▲
-//!  CachedOrigin ◄──► DiskTier: what was fetched before      where one is given
+//!  CachedOrigin ◄──► DiskTier: blocks fetched before        if one is given
 //!        ▲
-//!  Origin: one version of one object, by ranges             resumed where a body ends early
+//!  Origin: one version of one object, by ranges             resumed if a body ends early
 //!        ▲
-//!  Endpoint: as many requests as a server takes             where the HTTP client is its
+//!  Endpoint: as many requests as a server accepts           if the HTTP client is the endpoint's
 //! ```
 //!
-//! - `origin`: how are the bytes of one version asked for?
-//! - `cached`: which of them need not be asked for?
-//! - `disk`: what is kept of them for the next process, and what is believed of it?
-//! - `endpoint`, `gate`: how many requests may be on their way to a server, and whose?
-//! - `patience`: when is one sent a second time?
-//! - `met`: what was met by one that is repeated?
-//! - `ticket`: for whom is one made?
-//! - `measure`: what do its answers say of the line?
-//! - `history`: what did those of past runs say?
-//! - `tuner`: which block and window does that ask for?
-//! - `buffer`: how are bytes read while they arrive?
-//! - `pool`: which blocks are there, in which order are they fetched, in how much memory?
-//! - `cursor`: which bytes will be wanted next?
-//! - `course`: and which after those, in other objects?
-//! - `ranges`: which of them are asked for together?
-//! - `reader`, `store`: how does it look to programs?
+//! - `origin`: requests for the bytes of one object version
+//! - `cached_origin`: an origin with the disk tier in front of it
+//! - `disk`: the disk tier, whose blocks later processes read too
+//! - `endpoint`, `request_gate`: concurrency limit of a server and priority of its requests
+//! - `hedge_policy`: delay and budget of hedged requests
+//! - `last_failure`: last failure of requests that the store retries by itself
+//! - `request_context`: priority and counters of the task that makes a request
+//! - `endpoint_meter`: latency and throughput of an endpoint
+//! - `read_history`: measurements of past runs
+//! - `tuner`: block and window sizes derived from that history
+//! - `block_buffer`: bytes that are read while they arrive
+//! - `prefetch_pool`: blocks, their fetch order and their memory
+//! - `object_cursor`: prediction of the next bytes of an object
+//! - `access_plan`: announced ranges of later objects
+//! - `range_coalescing`: ranges that are fetched in one request
+//! - `reader`, `store`: interface for programs
 //!
-//! **What it costs.** A connection gives 25 to 100 MB/s after some 30 ms; a link of 400 MB/s takes 16 of
-//! the slow ones at once. With blocks of 8 MiB a connection stands still for 30 ms of 365. Each byte is
-//! copied once, from the connection's frames into its block, and a second time only where a caller brings
-//! a buffer of its own or asks for bytes of two blocks in one piece. A read takes two locks, of its cursor and of
-//! the pool's books, for some 100 ns each, and none while bytes are copied or waited for. What comes from the
-//! disk is copied twice, and checked.
+//! **Cost.** A connection gives 25 to 100 MB/s after some 30 ms; a link of 400 MB/s takes 16 of the slow ones
+//! at once. With blocks of 8 MiB a connection is idle for 30 ms of 365. Each byte is copied once, from the
+//! connection's frames into its block. It is copied a second time only if the caller passes its own buffer or
+//! asks for the bytes of two blocks in one piece. A read takes two locks, that of its cursor and that of the
+//! pool's block table, for some 100 ns each. It holds no lock while it copies or waits. Bytes from the disk
+//! tier are copied twice and checked.
 //!
-//! **Memory.** What is on its way, there, or still looked at is within [`Options::memory_bytes`]. A
-//! read that cannot wait is never refused: for it are taken back blocks that have been read, then what is wanted
-//! last, and it begins when they have given their memory back. So there is more only
-//! where the reads that wait at one moment, of at most a block each, and the bytes that callers were given
-//! and keep, are more than that by themselves. What waits to be written to a disk is part of it, at most a
-//! quarter.
+//! **Memory.** Blocks in flight, fetched blocks and blocks that callers still hold stay within
+//! [`Options::memory_bytes`]. The pool never refuses a read that cannot wait: it first evicts blocks that
+//! have been read, then those with the latest need, and starts the fetch once they have freed their memory.
+//! The pool exceeds the limit only if concurrent reads, of at most a block each, and the bytes that callers
+//! keep exceed it by themselves. Bytes that wait to be written to a disk tier count too, at most a quarter.
 
 pub mod access_plan;
 mod block_buffer;
@@ -82,18 +81,18 @@ pub use reader::PrefetchReader;
 pub use stats::ReadStats;
 pub use store::PrefetchStore;
 
-/// How objects are read ahead.
+/// Sizes of blocks, windows and memory for prefetching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// The bytes that one request of a window fetches, at most a 16th of the memory. Default: 8 MiB.
+    /// Bytes that one request of a window fetches, at most a 16th of the memory. Default: 8 MiB.
     /// Minimum: 64 KiB.
     pub block_bytes: u64,
-    /// How far ahead of a place blocks are fetched at most. Default: 256 MiB. Minimum: a block.
+    /// Maximum bytes fetched ahead of a position. Default: 256 MiB. Minimum: a block.
     pub window_bytes: u64,
-    /// The memory of all that is fetched ahead, of all objects. Default: 512 MiB. Minimum: 1 MiB.
+    /// Memory of all prefetched blocks of all objects. Default: 512 MiB. Minimum: 1 MiB.
     pub memory_bytes: u64,
-    /// The first window of a place that is read on from without being told of, which then doubles. Default:
-    /// 1 MiB.
+    /// First window of a position that is read sequentially without having been declared; the window then
+    /// doubles. Default: 1 MiB.
     pub first_window_bytes: u64,
 }
 
@@ -109,10 +108,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses values that make no sense.
+    /// Checks that the sizes are large enough and fit each other.
     ///
     /// # Errors
-    /// [`Error::Option`], with what is the least.
+    /// [`Error::InvalidOption`], with the minimum.
     pub fn validate(&self) -> Result<()> {
         prefetch_pool::check_options(self)
     }

@@ -1,21 +1,21 @@
-//! Which bytes will be wanted next, told from those that were read.
+//! Prediction of the next bytes from those that were read.
 //!
 //! ```text
-//!            next            claimed_to
+//!         next_offset        claimed_to
 //!  ───────────▼──────────────────▼──────────────────► offset
 //!      read   │  [ block ][ block ]
-//!   released  └──── size ─────┘    doubles each time that the reader had to wait
+//!   released  └── size_bytes ┘    doubles each time that the reader had to wait
 //! ```
 //!
-//! A position that is read on from is a window. A read that is at no window's place opens one of size
-//! zero: only its own bytes are fetched. The next one that goes on there makes it [`Options::first_bytes`](crate::Options::first_bytes), and
-//! each one that had to wait doubles it, up to the limit. A range that is declared has all of its
-//! window at once and nothing behind its end. Of [`WINDOWS_MAX`] windows the one that was left longest ago
-//! makes room for a new place, so random reading soon has none that reaches anywhere; what is declared stays
-//! until it has been read.
+//! A window follows a position from which reading continues. A read that continues no window opens one of
+//! size zero: it fetches only its own bytes. The next read that continues there sets the size to
+//! [`Options::first_window_bytes`](crate::Options::first_window_bytes), and each one that had to wait doubles
+//! it, up to the limit. A declared range has its full window at once and nothing beyond its end. Of
+//! [`WINDOWS_MAX`] windows, the least recently read one makes room for a new one, so random reading soon has
+//! no window with a size. A declared window stays until its range has been read.
 //!
-//! A read that fails ends what is on its way for its window: what is read next is asked for then, and does not fail
-//! for what was asked for before.
+//! A failed read drops the blocks in flight for its window. The next read makes its own requests and does not
+//! fail because of older ones.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,17 +31,17 @@ use crate::prefetch_pool::{BlockClaim, BlockClaims, DemandedBlock, OpenedObject}
 use crate::stats::{ReadCounters, ReadStats};
 use crate::tuner::AccessOrder;
 
-/// What is claimed of a window at once, if blocks are not smaller.
+/// Bytes that a window claims at once, unless blocks are smaller.
 const CLAIM_GRAIN_BYTES: u64 = 1 << 20;
-/// So many places of an object are followed at once.
+/// Maximum number of positions in an object that are followed at once.
 const WINDOWS_MAX: usize = 16;
-/// A block stays until reading is so far behind its end: who looks for where a record begins goes back to there.
+/// Distance behind its end at which a block is released: a search for a record's start steps back to there.
 const KEPT_BEHIND_BYTES: u64 = 64 << 10;
-/// A step forward that is not longer than this still goes on at a place.
+/// Maximum forward step that still continues a window.
 const FORWARD_SKIP_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads an object at any place, from several threads if need be; what lies ahead of each place is
-/// fetched meanwhile.
+/// Reads an object at any offset, from several threads if necessary, and prefetches ahead of each sequential
+/// position.
 #[derive(Debug)]
 pub struct ObjectCursor {
     object: Arc<OpenedObject>,
@@ -52,22 +52,22 @@ pub struct ObjectCursor {
 #[derive(Debug, Default)]
 struct ReadWindows {
     windows: Vec<ReadWindow>,
-    /// Counts the reads.
+    /// Number of reads.
     read_count: u64,
-    /// Those of them that were at no window's place.
+    /// Number of reads that continued no window.
     unmatched_reads: u64,
     has_declared: bool,
 }
 
 #[derive(Debug)]
 struct ReadWindow {
-    /// Where the last read ended.
+    /// End of the last read.
     next_offset: u64,
-    /// Where reading is going to end.
+    /// End of the range that will be read.
     end_offset: u64,
-    /// So far ahead of `next` blocks are claimed.
+    /// Bytes claimed ahead of `next_offset`.
     size_bytes: u64,
-    /// Up to here they are.
+    /// End of the claimed range.
     claimed_to: u64,
     claims: Vec<BlockClaim>,
     is_declared: bool,
@@ -89,7 +89,7 @@ impl ReadWindow {
         }
     }
 
-    /// How far a read at `at` is from where it would go on; none if it is elsewhere.
+    /// Returns the distance of a read at `at` from the window's position; `None` if it does not continue it.
     fn distance_to(&self, at: u64) -> Option<u64> {
         let skip = if self.size_bytes > 0 { FORWARD_SKIP_BYTES_MAX } else { 0 };
         let low = self.claims.iter().map(|held| held.range.start).min().unwrap_or(self.next_offset);
@@ -97,7 +97,7 @@ impl ReadWindow {
         (low.min(self.next_offset) <= at && at <= high).then(|| at.abs_diff(self.next_offset))
     }
 
-    /// Grows as it should before a read.
+    /// Adjusts the size before a read.
     fn grow_before_read(&mut self, first: u64, limit: u64) {
         let waited = std::mem::take(&mut self.had_to_wait);
         let wanted = match self.size_bytes {
@@ -116,7 +116,7 @@ impl ReadWindows {
         self.windows.iter().enumerate().filter_map(near).min().map(|(_, index)| index)
     }
 
-    /// Adds a window; the one that was left longest ago goes, if there are too many.
+    /// Adds a window. Removes the least recently read one if there are too many.
     fn add_window(&mut self, window: ReadWindow) -> (usize, Option<ReadWindow>) {
         let mut gone = None;
         if self.windows.len() >= WINDOWS_MAX {
@@ -133,41 +133,40 @@ impl ReadWindows {
 }
 
 impl ObjectCursor {
-    /// A reader of an object, of which nothing is known yet.
+    /// Creates a cursor without any window.
     pub fn new(object: Arc<OpenedObject>) -> ObjectCursor {
         let counters = Arc::default();
         object.record_settings(&counters);
         ObjectCursor { object, windows: Mutex::default(), counters }
     }
 
-    /// What it reads.
+    /// Returns the object that it reads.
     pub fn object(&self) -> &Arc<OpenedObject> {
         &self.object
     }
 
-    /// What it did so far.
+    /// Returns the reader's totals so far.
     pub fn stats(&self) -> ReadStats {
         self.counters.snapshot()
     }
 
-    /// How far ahead of the places that are read on from blocks are claimed by now, in bytes, all windows
-    /// together.
+    /// Returns the bytes currently claimed ahead of all positions together.
     pub fn window_bytes(&self) -> u64 {
         self.windows.lock().windows.iter().map(|window| window.size_bytes).sum()
     }
 
-    /// In which order it was read so far.
+    /// Returns the order in which the object was read so far.
     pub fn access_order(&self) -> AccessOrder {
         let windows = self.windows.lock();
         match (windows.unmatched_reads, windows.read_count) {
             _ if windows.has_declared => AccessOrder::Declared,
-            // Half of the reads went on where another one had ended.
+            // Half of the reads continued another one.
             (opened, reads) if opened * 2 <= reads => AccessOrder::Sequential,
             _ => AccessOrder::Random,
         }
     }
 
-    /// Says that a range will be read from its beginning to its end. Its blocks are fetched from now on, as
+    /// Announces that a range will be read from beginning to end. The pool fetches its blocks from now on, as
     /// far as a window reaches.
     pub fn declare_range(&self, range: Range<u64>) {
         let end = range.end.min(self.object.size());
@@ -190,8 +189,8 @@ impl ObjectCursor {
         self.release_window(gone);
     }
 
-    /// Tells of ranges that will be read, as [`Opened::claim`] does; what is fetched for them counts as this
-    /// reader's.
+    /// Announces ranges that will be read, as [`OpenedObject::prefetch_ranges`] does. The fetched bytes count
+    /// as this reader's.
     pub fn prefetch_ranges(&self, ranges: &[Range<u64>]) -> BlockClaims {
         self.object.prefetch_ranges_counted(ranges, &self.counters)
     }
@@ -204,8 +203,8 @@ impl ObjectCursor {
         self.object.pool.0.release_claims(window.claims.into_iter());
     }
 
-    /// The block with the byte at `at`, of which up to `bytes` are wanted; what comes behind is claimed
-    /// before anybody waits. Where reading is not followed, only windows that were declared move on.
+    /// Finds the block with the byte at `at`, of which up to `bytes` are wanted, and claims the blocks behind
+    /// it before anybody waits. If `is_followed` is false, only declared windows move on.
     fn begin_read(&self, at: u64, bytes: usize, is_followed: bool) -> BlockRead<'_> {
         let shared = &self.object.pool.0;
         let size = self.object.size();
@@ -232,7 +231,7 @@ impl ObjectCursor {
             window.last_read = clock;
             if known.is_some() {
                 if window.is_declared && at >= window.end_offset {
-                    // Behind what was declared it is a place as any other.
+                    // Behind the declared range it is a window as any other.
                     (window.is_declared, window.end_offset) = (false, size);
                 }
                 let before = window.size_bytes;
@@ -268,8 +267,8 @@ impl ObjectCursor {
         }
     }
 
-    /// What a window claims when `at..ends` is read: the range, up to where it has been claimed before, and
-    /// who keeps the claims.
+    /// Returns what a window claims for a read of `at..ends`: the range, the end of earlier claims, and the
+    /// list that keeps the claims.
     fn ahead_claim<'a>(
         &self,
         window: &'a mut ReadWindow,
@@ -277,7 +276,7 @@ impl ObjectCursor {
         ends: u64,
     ) -> Option<(Range<u64>, u64, &'a mut Vec<BlockClaim>)> {
         let from = if window.is_declared || window.claimed_to > at { at } else { ends };
-        // Not by slivers.
+        // Avoids slivers.
         let grain = CLAIM_GRAIN_BYTES.min(self.object.block_bytes());
         let to = ends.saturating_add(window.size_bytes).div_ceil(grain).saturating_mul(grain);
         let to = to.min(window.end_offset);
@@ -302,17 +301,17 @@ impl ObjectCursor {
         [&self.counters, &self.object.pool.0.counters]
     }
 
-    /// How much of what is wanted from `at` on is asked for in one go.
+    /// Returns how many of the wanted bytes from `at` on one request may ask for.
     fn request_length(&self, at: u64, bytes: usize) -> usize {
         let left = self.object.size().saturating_sub(at).min(self.object.block_bytes());
         bytes.min(usize::try_from(left).unwrap_or(usize::MAX))
     }
 
-    /// Reads into `out` from `at` on, `least` bytes of it at least, waiting on this thread and calling
-    /// `tick` 20 times a second; fewer only at the object's end.
+    /// Reads at least `least` bytes from `at` on into `out`, fewer only at the object's end. Waits on this
+    /// thread and calls `tick` 20 times a second.
     ///
     /// # Errors
-    /// Those of the origin, and of `tick`.
+    /// Errors of the origin and of `tick`.
     pub fn read_at(
         &self,
         out: &mut [u8],
@@ -343,9 +342,9 @@ impl ObjectCursor {
         Ok(done)
     }
 
-    /// The bytes from `at` to the end of the block that they are in, without copying them, and all of them
-    /// there: `bytes` at least, where they lie in one block. Waits on this thread. For what was declared or
-    /// claimed: nothing else is fetched ahead for it.
+    /// Returns the bytes from `at` to the end of their block, without copying them. The result has at least
+    /// `bytes` bytes if these lie in one block. Waits on this thread. For declared or claimed ranges: it
+    /// prefetches nothing else.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at).
@@ -374,11 +373,11 @@ impl ObjectCursor {
         }
     }
 
-    /// What is there from `at` on in the block that it is in, without copying it: `bytes` at most, and at
-    /// least one, but for the object's end.
+    /// Returns the available bytes from `at` on in their block, without copying them: at most `bytes`, and at
+    /// least one except at the object's end.
     ///
     /// # Errors
-    /// Those of the origin.
+    /// Errors of the origin.
     pub async fn read(&self, at: u64, bytes: usize) -> Result<Bytes> {
         self.read_part(at, bytes, false).await
     }
@@ -405,14 +404,14 @@ impl ObjectCursor {
         }
     }
 
-    /// A range, as far as there is so much; not copied if it lies in one block.
+    /// Returns a range as far as the object reaches; copied only if it spans several blocks.
     ///
     /// # Errors
-    /// Those of the origin.
+    /// Errors of the origin.
     pub async fn read_range(&self, range: Range<u64>) -> Result<Bytes> {
         let end = range.end.min(self.object.size());
         let length = usize::try_from(end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-        // More than one block comes concurrently.
+        // Several blocks arrive concurrently.
         let claims = (length > self.request_length(range.start, length))
             .then(|| self.object.prefetch_ranges(std::slice::from_ref(&(range.start..end))));
         let first = self.read_part(range.start, length, true).await?;
@@ -437,27 +436,27 @@ impl Drop for ObjectCursor {
     }
 }
 
-/// One read of one block, which stays meanwhile.
+/// One read of one block, which holds a claim on it.
 struct BlockRead<'a> {
     cursor: &'a ObjectCursor,
     start_offset: u64,
-    /// Where it would end if it was given all that it asked for.
+    /// End of the read if it gets all the bytes that it asked for.
     wanted_end: u64,
     buffer: Arc<BlockBuffer>,
-    /// Where in the buffer the byte at `at` is.
+    /// Offset of the read's first byte in the buffer.
     buffer_offset: usize,
-    /// How many bytes from there on are wanted and in this block.
+    /// Number of wanted bytes in this block.
     wanted_bytes: usize,
     claim: BlockClaim,
 }
 
 impl BlockRead<'_> {
-    /// How many bytes there are from `at` to the block's end.
+    /// Returns the number of bytes from the start of the read to the end of the block.
     fn bytes_to_block_end(&self) -> usize {
         usize::try_from(self.claim.range.end - self.start_offset).unwrap_or(usize::MAX)
     }
 
-    /// Whether so many bytes of it have to be waited for.
+    /// Returns whether `count` bytes have arrived, and counts a hit if so.
     fn is_ready(&self, count: usize) -> Result<bool> {
         match self.buffer.readiness(self.buffer_offset + count) {
             Some(Ok(())) => {
@@ -498,7 +497,7 @@ impl BlockRead<'_> {
         Arc::clone(&self.buffer).into_shared_bytes(self.buffer_offset..self.buffer_offset + count)
     }
 
-    /// Says that it was given so much, which may be less than it asked for: the next one goes on there.
+    /// Records the length of the read, which may be less than requested: the next one continues there.
     fn record_read_length(&self, count: usize) {
         let end = self.start_offset + count as u64;
         if end < self.wanted_end {
@@ -511,8 +510,8 @@ impl BlockRead<'_> {
         }
     }
 
-    /// Ends what was asked for with it, after it has failed: requests that were made before would most likely fail,
-    /// too, and with them a read that comes when all is well again.
+    /// Drops the window's claims after a failure: requests made earlier would most likely fail, too, and with
+    /// them a later read that could succeed.
     fn cancel_ahead_claims(self, error: Error) -> Error {
         self.record_read_length(0);
         let dropped = {

@@ -1,9 +1,9 @@
-//! Where bytes come from: one version of one object, by ranges.
+//! Sources of bytes: one version of one object, read by ranges.
 //!
-//! [`StoreObject`] is that of any [`ObjectStore`]. Every request carries the ETag that was seen first
+//! [`StoreObject`] is the origin for any [`ObjectStore`]. Every request carries the first seen ETag
 //! as `If-Match`, and every answer's ETag and size are compared with it, for stores that ignore the
-//! condition. A body that ends early is asked for again from where it ended, as long as it goes on at
-//! all; refusals are repeated by the store itself, which knows which of them may pass.
+//! condition. A body that ends early is requested again from its end, as long as each request makes
+//! progress. The store itself retries refused requests, because it knows which refusals are transient.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,13 +22,13 @@ use crate::request_context::RequestContext;
 
 /// One version of one object.
 pub trait Origin: fmt::Debug + Send + Sync + 'static {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     fn size(&self) -> u64;
 
-    /// Hands the bytes of a range to `into`, in order. What was handed over before an error counts.
+    /// Passes the bytes of a range to `into`, in order. Bytes passed before an error are valid.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the object is another by now; whatever else keeps it from being read.
+    /// [`Error::ObjectChanged`] if the object was replaced; any other error that prevents reading.
     fn fetch<'a>(
         &'a self,
         range: Range<u64>,
@@ -36,30 +36,30 @@ pub trait Origin: fmt::Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<()>>;
 }
 
-/// Where bytes go.
+/// A destination of fetched bytes.
 pub trait ByteSink: Send {
-    /// Takes the next bytes.
+    /// Accepts the next bytes.
     fn put(&mut self, bytes: &[u8]);
 
-    /// How many were put, those included for which there was no room.
+    /// Returns the number of bytes put so far, including those that had no room.
     fn byte_count(&self) -> u64;
 
-    /// Is told that a request is made.
+    /// Counts a request.
     fn record_request(&mut self) {}
 
-    /// Is told that a request had to be made again.
+    /// Counts a retry.
     fn record_retry(&mut self) {}
 
-    /// Is told that bytes come from a local disk.
+    /// Counts a read from a local disk.
     fn record_disk_read(&mut self) {}
 
-    /// Takes the next bytes, which come from there.
+    /// Accepts the next bytes, which come from a local disk.
     fn put_from_disk(&mut self, bytes: &[u8]) {
         self.put(bytes);
     }
 
-    /// What was put from the `from`-th byte on, to be kept: shared where it can be. Nothing where it is not to
-    /// be kept.
+    /// Returns the bytes put from offset `from` on, for caching: shared if possible, and empty if they must
+    /// not be kept.
     fn bytes_from(&self, from: u64) -> Bytes;
 }
 
@@ -78,7 +78,7 @@ impl ByteSink for BytesMut {
     }
 }
 
-/// One version of an object of a store.
+/// One version of an object in a store.
 #[derive(Debug, Clone)]
 pub struct StoreObject {
     store: Arc<dyn ObjectStore>,
@@ -86,18 +86,18 @@ pub struct StoreObject {
 }
 
 impl StoreObject {
-    /// The version of an object that a listing, a `HEAD` or an answer told of.
+    /// Creates an origin from the metadata of a listing, a `HEAD` or an answer.
     pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
         StoreObject { store, meta }
     }
 
-    /// What is known of it.
+    /// Returns the object's metadata.
     pub fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 
-    /// What tells this version from others of the object for good: a strong ETag; the time of the last
-    /// write where there is none, unless another write could have the same.
+    /// Returns a permanent identity of this version: a strong ETag, or the time of the last
+    /// write if there is no ETag and no later write can have the same time.
     pub fn lasting_version(&self) -> Option<String> {
         match &self.meta.e_tag {
             Some(e_tag) => (!e_tag.starts_with("W/")).then(|| e_tag.clone()),
@@ -122,8 +122,8 @@ impl StoreObject {
                     return Err(self.answer_error(from, "the answer has no bytes"));
                 }
                 Ok(()) if from == range.end => {}
-                // Asked again from there: an answer that was cut off, or one of another version,
-                // which then says so itself.
+                // The next request starts there: the answer was cut off, or it is of another version,
+                // which the next answer will report.
                 Ok(()) | Err(Error::Store { .. }) if from > before => {
                     last_failure::record_failure(&format!(
                         "the answer was cut off after {} bytes",
@@ -138,13 +138,13 @@ impl StoreObject {
         Ok(())
     }
 
-    /// Hands over what one answer gives of a range.
+    /// Passes the bytes that one answer gives of a range.
     async fn fetch_once(&self, range: Range<u64>, into: &mut dyn ByteSink) -> Result<()> {
         let e_tag = &self.meta.e_tag;
         let options = GetOptions {
             range: Some(GetRange::Bounded(range.clone())),
             if_match: e_tag.clone(),
-            // Coarser, and better than nothing.
+            // Less precise than an ETag, but better than no condition.
             if_unmodified_since: e_tag.is_none().then_some(self.meta.last_modified),
             ..GetOptions::default()
         };
@@ -206,14 +206,14 @@ impl StoreObject {
         Error::ObjectChanged { path: self.path(), reason: reason.into() }
     }
 
-    /// Its place in the store.
+    /// Returns the path in the store.
     pub fn location(&self) -> &Path {
         &self.meta.location
     }
 }
 
-/// Whether what was last written at this time, in seconds since 1970, can be told by it from what is written
-/// later: such times have whole seconds, and clocks differ.
+/// Returns whether a modification time, in seconds since 1970, identifies a version: no later write can have
+/// the same time. Such times have whole seconds, and clocks differ, so it must be 2 seconds old.
 pub fn is_lasting_timestamp(modified: i64, now: SystemTime) -> bool {
     const SECONDS: u64 = 2;
     let modified = u64::try_from(modified).unwrap_or(0);

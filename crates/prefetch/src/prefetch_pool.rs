@@ -1,18 +1,17 @@
-//! What is fetched, in which order, and what memory it may take.
+//! The pool of prefetched blocks: fetch order, memory budget and eviction.
 //!
 //! ```text
-//!              ┌ queue, in the order of being wanted┐
+//!              ┌ queue, in the order of need ───────┐
 //!  claims ───► [ block ][ block ][ block ] ·········     a block starts when there is memory for it
-//!                 │                                      and a free place among the requests
-//!                 ▼                        ┌───────────► taken back, what has been read first, when a read
-//!  reads ──► [ on its way ]··[ there ]──── ┴ dropped      that cannot wait needs the memory
-//!            at once, whatever               with its last claim
-//!            is in the queue
+//!                 │                                      and a free slot among the requests
+//!                 ▼                        ┌───────────► evicted, fully read blocks first, when a read
+//!  reads ──► [ in flight ]··[ fetched ]─── ┴ dropped      that cannot wait needs the memory
+//!            at once, regardless             with the last claim
+//!            of the queue
 //! ```
 //!
-//! One lock guards the books of a pool: which blocks there are of which object, who claims them, what
-//! waits. It is held for the length of some map operations, never while bytes are copied, awaited or
-//! freed.
+//! One lock guards the block table of a pool: the blocks of each object, their claims and the queue. The lock
+//! is held for some map operations, never while bytes are copied, awaited or freed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -30,31 +29,30 @@ use crate::origin::Origin;
 use crate::request_context::RequestContext;
 use crate::stats::{ReadCounters, ReadStats};
 
-/// So many requests for what may be wanted later are on their way at once …
+/// Maximum number of concurrent requests for blocks that no reader waits for yet.
 pub(crate) const AHEAD_REQUESTS_MAX: usize = 64;
-/// … for so many bytes, if these are more than one.
+/// Maximum bytes in flight for such blocks, unless a single block has more.
 pub(crate) const AHEAD_BYTES_MAX: u64 = 192 << 20;
-/// A block is at most this share of the memory: with fewer blocks at once nothing goes ahead.
+/// Minimum number of blocks that fit the memory: with fewer concurrent blocks nothing is fetched ahead.
 pub(crate) const MEMORY_BLOCKS_MIN: u64 = 16;
-/// The least that a block holds.
+/// Minimum size of a block.
 pub(crate) const BLOCK_BYTES_MIN: u64 = 64 << 10;
-/// Of what is left to read there are at least so many blocks: whole ones would leave most connections without work
-/// while the last few of them come.
+/// Minimum number of blocks for the rest of a read: whole blocks would leave most connections idle while
+/// the last few arrive.
 const TAIL_BLOCKS_MIN: u64 = 16;
-/// They are no smaller for that than this: a request has to be worth the wait for its first byte.
+/// Minimum size of these smaller blocks: a request must be worth the latency of its first byte.
 const TAIL_BLOCK_BYTES_MIN: u64 = 1 << 20;
 
-/// What all readers of a process share: the memory for what is read ahead, and the order in which it
-/// is fetched. Cloning shares it.
+/// The memory and the fetch order that all readers of a process share. Clones share the pool.
 #[derive(Debug, Clone)]
 pub struct PrefetchPool(pub(crate) Arc<PrefetchPoolState>);
 
 #[derive(Debug)]
 pub(crate) struct PrefetchPoolState {
     runtime: Handle,
-    /// How many bytes there may be.
+    /// Memory limit in bytes.
     limit_bytes: AtomicU64,
-    /// How many there are: on their way, there, or still looked at by whoever was given them.
+    /// Bytes of blocks in flight, of fetched blocks and of blocks that callers still hold.
     used_bytes: AtomicU64,
     block_table: Mutex<BlockTable>,
     pub(crate) counters: Arc<ReadCounters>,
@@ -64,15 +62,15 @@ pub(crate) struct PrefetchPoolState {
 struct BlockTable {
     next_id: u64,
     blocks: HashMap<u64, PoolBlock>,
-    /// Per object the blocks by their first byte; they do not overlap.
+    /// Block ids by first byte, for each object. Blocks do not overlap.
     block_ids_by_start: HashMap<u64, BTreeMap<u64, u64>>,
-    /// Told and not started, by rank.
+    /// Claimed blocks that have not started, by rank.
     queue: BTreeSet<(u64, u64)>,
-    /// Started, by rank: those that nobody reads may be taken back.
+    /// Started blocks, by rank. Those that nobody reads may be evicted.
     started: BTreeSet<(u64, u64)>,
     ahead_requests: usize,
     ahead_bytes: u64,
-    /// Windows that are open, in the whole pool.
+    /// Open windows of all readers of the pool.
     open_windows: u64,
 }
 
@@ -82,16 +80,16 @@ struct PoolBlock {
     counters: Arc<ReadCounters>,
     range: Range<u64>,
     claim_count: usize,
-    /// How many reads of it are going on, each of which has a claim, too.
+    /// Active reads of the block; each of them has a claim, too.
     active_reads: usize,
     was_read: bool,
-    /// When it will be wanted, in bytes that all readers will have read by then; what was claimed without a
-    /// reader comes behind all that was claimed by one, in the order of being told.
+    /// Order of need, as the number of bytes that all readers will have read by then. Blocks claimed without
+    /// a reader rank behind all those claimed by one, in the order of the claims.
     rank: u64,
     stage: BlockStage,
 }
 
-/// The rank of what no reader has come near to.
+/// Rank of the first block that no reader is near.
 const UNREAD_RANK_BASE: u64 = 1 << 63;
 
 #[derive(Debug)]
@@ -112,30 +110,30 @@ pub struct OpenedObject {
     pub(crate) origin: Arc<dyn Origin>,
     pub(crate) pool: PrefetchPool,
     pub(crate) options: Options,
-    /// From how many past runs those were chosen.
+    /// Number of past runs that the options were tuned from.
     tuned_from_runs: u64,
 }
 
-/// How a range is claimed.
+/// The way in which a range is claimed.
 struct ClaimMode {
-    /// What there is before this is claimed already.
+    /// Existing blocks before this offset are claimed already.
     already_claimed_to: u64,
-    /// By blocks of the object, or by itself.
+    /// True if blocks are aligned to the object, false if they start with the range.
     is_aligned: bool,
-    /// So many bytes are going to be read from its beginning on, if that is known.
+    /// Bytes that will be read from the start of the range on, if known.
     remaining_bytes: Option<u64>,
-    /// For a reader at this place …
+    /// Offset of the reader that claims the range.
     reader_offset: u64,
-    /// … when all readers have read so much; none where no reader has come near.
+    /// Bytes that all readers have read so far; `None` if no reader is near the range.
     served_before: Option<u64>,
 }
 
-/// What is to be done once the lock is free.
+/// Actions that run after the lock is released.
 #[derive(Default)]
 struct DeferredActions {
     fetches: Vec<PendingFetch>,
     dropped_stages: Vec<BlockStage>,
-    /// What is on its way or waits for its turn, and is wanted by now.
+    /// Request in flight, or waiting for a slot, that a reader waits for now.
     awaited_request: Option<Arc<RequestContext>>,
 }
 
@@ -145,11 +143,11 @@ struct PendingFetch {
     range: Range<u64>,
     writer: BufferWriter,
     context: Arc<RequestContext>,
-    /// Whether it counts among the requests of what may be wanted later.
+    /// True if it counts among the requests that no reader waits for yet.
     is_ahead: bool,
 }
 
-/// Memory that is given back when it is dropped.
+/// A reservation of pool memory, released when dropped.
 #[derive(Debug)]
 pub(crate) struct MemoryReservation {
     pool: Arc<PrefetchPoolState>,
@@ -163,14 +161,14 @@ impl Drop for MemoryReservation {
     }
 }
 
-/// A claim on a block: while there is one, the block stays.
+/// A claim on one block. The block stays as long as it has a claim.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockClaim {
     block_id: u64,
     pub(crate) range: Range<u64>,
 }
 
-/// Blocks that are wanted, until it is dropped.
+/// Claims on blocks, released when dropped.
 #[derive(Debug)]
 pub struct BlockClaims {
     pool: Arc<PrefetchPoolState>,
@@ -178,7 +176,7 @@ pub struct BlockClaims {
 }
 
 impl BlockClaims {
-    /// How many bytes they are, as far as they reach.
+    /// Returns the total size of the claimed blocks.
     pub fn total_bytes(&self) -> u64 {
         self.claims.iter().map(|held| held.range.end - held.range.start).sum()
     }
@@ -191,7 +189,7 @@ impl Drop for BlockClaims {
 }
 
 impl PrefetchPool {
-    /// One of so many bytes, whose requests run on this runtime.
+    /// Creates a pool with this memory limit, whose requests run on this runtime.
     pub fn new(memory_bytes: u64, handle: Handle) -> PrefetchPool {
         PrefetchPool(Arc::new(PrefetchPoolState {
             runtime: handle,
@@ -202,33 +200,34 @@ impl PrefetchPool {
         }))
     }
 
-    /// How many bytes there may be from now on. What is beyond them goes as it is read.
+    /// Sets the memory limit. Blocks beyond it are freed as they are read.
     pub fn set_memory_bytes(&self, bytes: u64) {
         self.0.limit_bytes.store(bytes, Ordering::SeqCst);
         self.0.start_queued_blocks();
     }
 
-    /// How many bytes there may be.
+    /// Returns the memory limit.
     pub fn memory_bytes(&self) -> u64 {
         self.0.limit_bytes.load(Ordering::SeqCst)
     }
 
-    /// How many bytes there are.
+    /// Returns the bytes in use.
     pub fn used_bytes(&self) -> u64 {
         self.0.used_bytes.load(Ordering::SeqCst)
     }
 
-    /// What all of its readers did.
+    /// Returns the totals of all readers of the pool.
     pub fn stats(&self) -> ReadStats {
         self.0.counters.snapshot()
     }
 
-    /// One version of an object, to be read through this pool.
+    /// Opens one version of an object for reading through this pool.
     pub fn open_object(&self, origin: Arc<dyn Origin>, options: Options) -> Arc<OpenedObject> {
         self.open_tuned_object(origin, options, 0)
     }
 
-    /// The same; the options were [chosen](crate::tuner) from so many past runs, which its statistics say.
+    /// As [`open_object`](Self::open_object), with options [tuned](crate::tuner) from `past_runs` runs, which
+    /// the statistics report.
     pub fn open_tuned_object(
         &self,
         origin: Arc<dyn Origin>,
@@ -244,17 +243,17 @@ impl PrefetchPool {
 }
 
 impl OpenedObject {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.origin.size()
     }
 
-    /// How it is read.
+    /// Returns the options that it is read with.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Tells whoever counts how it is read.
+    /// Records the current block and window sizes in counters.
     pub(crate) fn record_settings(&self, counters: &ReadCounters) {
         counters.record_settings(
             self.block_bytes(),
@@ -263,20 +262,20 @@ impl OpenedObject {
         );
     }
 
-    /// The size of its blocks, memory being what it is.
+    /// Returns the block size that the memory allows.
     pub fn block_bytes(&self) -> u64 {
         let most = (self.pool.memory_bytes() / MEMORY_BLOCKS_MIN).max(BLOCK_BYTES_MIN);
-        // The largest power of two up to that.
+        // The largest power of two up to this.
         self.options.block_bytes.min(1 << most.ilog2()).max(1)
     }
 
-    /// What is left to read from a place on, where so many windows share the line: what one of them reads of it ends
-    /// where another one begins, or here.
+    /// Returns the bytes left to read from an offset on if `windows` windows share the line. A window ends
+    /// where another one begins, or at the end of the object.
     pub(crate) fn remaining_bytes(&self, at: u64, windows: u64) -> u64 {
         self.size().saturating_sub(at).saturating_mul(windows.max(1))
     }
 
-    /// The size of the blocks where so many bytes are left to read: towards the end they are halved.
+    /// Returns the block size for `left` remaining bytes: halved towards the end.
     fn tail_block_bytes(&self, left: u64) -> u64 {
         let mut bytes = self.block_bytes();
         while bytes / 2 >= TAIL_BLOCK_BYTES_MIN && left < bytes.saturating_mul(TAIL_BLOCKS_MIN) {
@@ -285,18 +284,18 @@ impl OpenedObject {
         bytes
     }
 
-    /// How far a window may reach, memory and the other windows being what they are.
+    /// Returns the maximum size of a window, as memory and the other windows allow.
     pub fn window_bytes_max(&self, windows: u64) -> u64 {
         self.options.window_bytes.min(self.pool.memory_bytes() / windows.max(1))
     }
 
-    /// Tells of ranges that will be read, in this order: they are fetched as soon as there is room,
-    /// each with exactly its bytes, and stay until the claim is dropped.
+    /// Announces ranges that will be read, in this order. The pool fetches them as soon as there is memory,
+    /// each with exactly its bytes, and keeps them until the claims are dropped.
     pub fn prefetch_ranges(self: &Arc<Self>, ranges: &[Range<u64>]) -> BlockClaims {
         self.prefetch_ranges_counted(ranges, &self.pool.0.counters)
     }
 
-    /// The same; what is fetched is counted there too.
+    /// As [`prefetch_ranges`](Self::prefetch_ranges); the fetched bytes count in `counters`, too.
     pub(crate) fn prefetch_ranges_counted(
         self: &Arc<Self>,
         ranges: &[Range<u64>],
@@ -309,8 +308,8 @@ impl OpenedObject {
         BlockClaims { pool: Arc::clone(&self.pool.0), claims: held }
     }
 
-    /// The same of one range, by whole blocks: up to the end of the one that it ends in. So many bytes are left
-    /// to read from its beginning on, here and elsewhere: the last blocks are smaller.
+    /// Announces one range, fetched by whole blocks up to the end of its last block. `left` are the bytes to
+    /// read from its start on, here and in other objects: the last blocks of them are smaller.
     pub fn prefetch_blocks(self: &Arc<Self>, range: Range<u64>, left: u64) -> BlockClaims {
         let bytes = self.tail_block_bytes(left.saturating_sub(range.end - range.start));
         let range = range.start..range.end.div_ceil(bytes).saturating_mul(bytes);
@@ -342,18 +341,19 @@ impl OpenedObject {
     }
 }
 
-/// What a read found.
+/// The block of a demanded read.
 pub(crate) struct DemandedBlock {
     pub(crate) buffer: Arc<BlockBuffer>,
-    /// Where in the buffer the byte is.
+    /// Offset of the read's first byte in the buffer.
     pub(crate) buffer_offset: u64,
-    /// The claim of the read itself.
+    /// Claim of the read itself.
     pub(crate) claim: BlockClaim,
 }
 
 impl PrefetchPoolState {
-    /// The block with the byte at `at`, on its way or there; where there is none, one of `bytes`. Blocks of
-    /// the range in `ahead` are claimed first, those before `known_to` where they have been taken back.
+    /// Returns the block with the byte at `at`, in flight or fetched. If there is none, starts one of
+    /// `bytes`. First claims the blocks of the range in `ahead`; those before `known_to` only if they have
+    /// been evicted.
     pub(crate) fn demand_block(
         self: &Arc<Self>,
         object: &Arc<OpenedObject>,
@@ -397,7 +397,7 @@ impl PrefetchPoolState {
         self.run_deferred(after);
     }
 
-    /// Ends a read, and its claim.
+    /// Ends a read and releases its claim.
     pub(crate) fn finish_read(self: &Arc<Self>, held: &BlockClaim) {
         let mut after = DeferredActions::default();
         {
@@ -422,7 +422,7 @@ impl PrefetchPoolState {
         self.block_table.lock().open_windows -= 1;
     }
 
-    /// So many bytes of the memory, if they are left and an eighth of it besides, for what cannot wait.
+    /// Reserves memory if an eighth of the limit stays free, which is for reads that cannot wait.
     fn reserve_ahead_memory(self: &Arc<Self>, bytes: u64) -> Option<MemoryReservation> {
         let limit = self.limit_bytes.load(Ordering::SeqCst);
         let limit = limit - limit / 8;
@@ -431,7 +431,7 @@ impl PrefetchPoolState {
         taken.ok().map(|_| MemoryReservation { pool: Arc::clone(self), bytes })
     }
 
-    /// Starts what there is room for.
+    /// Starts queued blocks as long as memory and slots last.
     fn start_queued_blocks(self: &Arc<Self>) {
         let mut after = DeferredActions::default();
         {
@@ -455,9 +455,9 @@ impl PrefetchPoolState {
         self.run_deferred(after);
     }
 
-    /// What the lock must not be held for.
+    /// Runs actions that must not hold the lock.
     fn run_deferred(self: &Arc<Self>, after: DeferredActions) {
-        // Before what is launched takes the memory.
+        // Before the new fetches take the memory.
         for stage in after.dropped_stages {
             if let BlockStage::Started { inlet, task, .. } = stage {
                 task.inspect(AbortHandle::abort);
@@ -484,14 +484,14 @@ impl PrefetchPoolState {
                 Some(PoolBlock { stage: BlockStage::Started { task: known, .. }, .. }) => {
                     *known = Some(task.abort_handle());
                 }
-                // Nobody wants it any more.
+                // Nobody needs the block any more.
                 _ => task.abort(),
             }
         }
     }
 }
 
-/// A request among those that are on their way.
+/// A slot among the requests that no reader waits for yet; freed when dropped.
 struct AheadSlot {
     pool: Arc<PrefetchPoolState>,
     bytes: u64,
@@ -516,7 +516,7 @@ impl PoolBlock {
         self.range.end - self.range.start
     }
 
-    /// What it is kept for; none where taking it back would give no memory.
+    /// Returns the eviction class; `None` if eviction would free no memory.
     fn eviction_class(&self) -> Option<EvictionClass> {
         let BlockStage::Started { buffer, .. } = &self.stage else { return None };
         if self.active_reads > 0 || buffer.is_referenced() {
@@ -530,14 +530,14 @@ impl PoolBlock {
     }
 }
 
-/// What a block is kept for; of the greatest the memory is taken first.
+/// Classes of blocks in ascending order of eviction: the greatest is evicted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum EvictionClass {
-    /// Somebody has read some of it, and goes on there.
+    /// A reader has read some of it and continues there.
     PartlyRead,
-    /// Nobody has come to it.
+    /// No reader has reached it.
     Unread,
-    /// As many bytes were read as it has: whoever comes back to it fetches it again.
+    /// Readers have read as many bytes as it has; a reader that returns to it fetches it again.
     FullyRead,
 }
 
@@ -547,13 +547,13 @@ impl BlockTable {
         self.next_id
     }
 
-    /// The block with a byte.
+    /// Returns the block with a byte.
     fn block_at(&self, object: &OpenedObject, at: u64) -> Option<u64> {
         let (_, id) = self.block_ids_by_start.get(&object.id)?.range(..=at).next_back()?;
         self.blocks.get(id).filter(|block| at < block.range.end).map(|_| *id)
     }
 
-    /// Where the first block behind a byte begins.
+    /// Returns the start of the first block behind a byte.
     fn next_block_start(&self, object: &OpenedObject, at: u64) -> Option<u64> {
         let (start, _) = self.block_ids_by_start.get(&object.id)?.range(at + 1..).next()?;
         Some(*start)
@@ -584,8 +584,8 @@ impl BlockTable {
         id
     }
 
-    /// Claims the blocks of a range; those that are missing are queued. What there is before `known_to`
-    /// is claimed already.
+    /// Claims the blocks of a range and queues the missing ones. Existing blocks before
+    /// `already_claimed_to` have their claim already.
     fn claim_blocks(
         &mut self,
         object: &Arc<OpenedObject>,
@@ -606,7 +606,7 @@ impl BlockTable {
                 let left = how.remaining_bytes.map(|left| left.saturating_sub(at - range.start));
                 let bytes = left.map_or(object.block_bytes(), |left| object.tail_block_bytes(left));
                 let cut = if how.is_aligned { (at / bytes + 1) * bytes } else { at + bytes };
-                // The last one of the smaller ones takes a sliver with it.
+                // The last of the smaller blocks includes a sliver at the end.
                 let is_last =
                     bytes < object.block_bytes() && object.size().saturating_sub(cut) < bytes / 4;
                 let cut = if is_last { object.size() } else { cut };
@@ -616,7 +616,7 @@ impl BlockTable {
                 id
             });
             if let Some(read) = how.served_before {
-                // Readers share what is read until then.
+                // All readers share the line until then.
                 let distance =
                     at.saturating_sub(how.reader_offset).saturating_mul(self.open_windows.max(1));
                 self.lower_rank(id, read.saturating_add(distance).min(UNREAD_RANK_BASE - 1));
@@ -628,7 +628,7 @@ impl BlockTable {
         }
     }
 
-    /// Gives a block a lower rank, if it is one.
+    /// Gives a block a lower rank, if `rank` is lower.
     fn lower_rank(&mut self, id: u64, rank: u64) {
         let Some(block) = self.blocks.get_mut(&id).filter(|block| rank < block.rank) else {
             return;
@@ -680,7 +680,7 @@ impl BlockTable {
                 self.blocks.get(&id)
             && buffer.has_failed()
         {
-            // Nobody waited for it: it is asked for once more, by whoever wants it now.
+            // Nobody waited for the failed block: the reader that needs it now requests it again.
             self.remove_block(id, after);
             known = None;
         }
@@ -712,8 +712,8 @@ impl BlockTable {
         }
     }
 
-    /// Memory for a read that cannot wait: for it are taken back blocks that were read to their end, and then
-    /// what is wanted last. What is being read stays, and what whoever was given it still looks at.
+    /// Reserves memory for a read that cannot wait. Evicts fully read blocks first, then those with the
+    /// latest need. Blocks that are being read, or that callers still hold, stay.
     fn reserve_demand_memory(
         &mut self,
         shared: &Arc<PrefetchPoolState>,
@@ -729,7 +729,7 @@ impl BlockTable {
                 let block = self.blocks.get(id)?;
                 Some((block.eviction_class()?, *rank, *id, block.bytes()))
             }));
-            // The last one goes first.
+            // The last one is evicted first.
             may_go.sort_unstable();
         }
         while over > 0 {
@@ -758,7 +758,7 @@ impl BlockTable {
         self.started.insert((block.rank, id));
         let counters = ReadCounters::reader_and_pool(&block.counters, &shared.counters);
         let length = usize::try_from(block.bytes()).unwrap_or(usize::MAX);
-        // Behind what somebody waits for.
+        // Behind the blocks that readers wait for.
         let ticket =
             RequestContext::new(if is_ahead { block.rank + 1 } else { 0 }, counters.clone());
         let (buffer, writer) = BlockBuffer::new(length, share, counters);
@@ -777,7 +777,7 @@ impl BlockTable {
     }
 }
 
-/// Refuses options that make no sense.
+/// Checks the limits of the options.
 pub(crate) fn check_options(options: &Options) -> Result<()> {
     let refused =
         |message: String, hint: &str| Err(Error::InvalidOption { message, hint: hint.into() });

@@ -1,11 +1,11 @@
-//! Ranges that are asked for together.
+//! Coalescing of nearby ranges into one request.
 
 use std::ops::Range;
 
-/// A gap between ranges that is no longer is fetched with them: it takes less than a request's 30 ms.
+/// Maximum gap that is fetched with its neighbours: it takes less time than the 30 ms of another request.
 pub const COALESCE_GAP_BYTES_MAX: u64 = 256 << 10;
 
-/// Ranges in order, those joined that lie closer together than a request costs.
+/// Returns the ranges in order, with those joined whose gap costs less than a request.
 pub fn coalesce_ranges(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable_by_key(|range| (range.start, range.end));

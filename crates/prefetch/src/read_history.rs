@@ -1,18 +1,19 @@
-//! What past runs saw of an endpoint: a small file of lines, each with a checksum.
+//! Read history: measurements of past runs of an endpoint, in a small file of lines with checksums.
 //!
 //! ```text
 //!  5f1d0c2a read 1 time=1795737600 place=s3://logs job=daily access=declared object=134217728 …
 //! ```
 //!
-//! A line is believed if it is whole: its CRC-32C fits, and each value is one that a run could have seen. All
-//! others are skipped, so neither a write that was cut off by the end of a process nor a damaged disk, nor two
-//! processes at once, can mislead. There are no words in it but the job's name and the place, which whoever writes
-//! it keeps secrets out of.
+//! A line is valid if its CRC-32C matches and each value is one that a run could have measured. Reading skips
+//! all others, so neither a write that a process's end cut off, nor a damaged disk, nor two concurrent
+//! processes can mislead it. The only words in it are the job's name and the location, from which the caller
+//! removes secrets.
 //!
-//! **Writing** is one `write` at the file's end. A file of more than [`FILE_BYTES_MAX`] is written anew with its
-//! latest lines, beside it, and renamed to its place. Whoever appends looks afterwards whether the file is still the one in
-//! that place, and else appends again; whoever renames copies what came into the old one meanwhile. So a line can be there
-//! twice, which reading sees, and is not lost. No process waits for another.
+//! **Writing** is one `write` at the file's end. A file of more than [`HISTORY_FILE_BYTES_MAX`] is written
+//! anew with its latest lines, beside the old one, and renamed into its place. The appending process then
+//! checks whether its file is still the one in that place, and appends again if not. The renaming process
+//! copies lines that reached the old file meanwhile. So a line can occur twice, which reading detects, but is
+//! never lost. No process waits for another.
 //!
 //! The folder may be removed at any time.
 
@@ -27,49 +28,49 @@ use sha2::{Digest, Sha256};
 
 use crate::tuner::{AccessOrder, ReadHistoryRecord};
 
-/// A larger file is written anew …
+/// Maximum size of a file; a larger one is written anew.
 pub const HISTORY_FILE_BYTES_MAX: u64 = 64 << 10;
-/// … with so much of its end.
+/// Size of the latest lines that remain then.
 const KEPT_BYTES_MAX: usize = 32 << 10;
-/// Nothing before so much of its end is looked at.
+/// Size of the end of a file that is read.
 const TAIL_READ_BYTES_MAX: u64 = 4 * HISTORY_FILE_BYTES_MAX;
-/// A line of a version.
+/// First words of a line: kind and version.
 const LINE_VERSION: &str = "read 1";
-/// A longer word is cut.
+/// Maximum length of a word; a longer one is cut.
 const WORD_BYTES_MAX: usize = 100;
-/// No number of a run is larger.
+/// Maximum of all numbers.
 const NUMBER_MAX: u64 = 1 << 53;
-/// An appended line may be overtaken by so many renames.
+/// Number of attempts to append a line while other processes rename the file.
 const APPEND_TRIES: usize = 4;
 
-/// The records of one endpoint.
+/// The read history of one endpoint.
 #[derive(Debug, Clone)]
 pub struct ReadHistory {
     path: PathBuf,
 }
 
 impl ReadHistory {
-    /// That of an endpoint, in a folder for all of them. Neither need exist. `endpoint` may have secrets in it:
-    /// only a hash of it reaches the disk.
+    /// Returns the history of an endpoint in a folder for all of them. Neither needs to exist. `endpoint` may
+    /// contain secrets: only a hash of it reaches the disk.
     pub fn for_endpoint(folder: &Path, endpoint: &str) -> ReadHistory {
         let hash = Sha256::digest(endpoint.as_bytes());
         let mut name = String::new();
         for byte in hash.iter().take(16) {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(name, "{byte:02x}");
         }
         ReadHistory { path: folder.join(name) }
     }
 
-    /// Its file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The records that can be believed, oldest first; none where there is no file.
+    /// Returns the valid records, oldest first; none if there is no file.
     ///
     /// # Errors
-    /// Those of reading a file that is there.
+    /// I/O errors of an existing file.
     pub fn records(&self) -> io::Result<Vec<ReadHistoryRecord>> {
         let file = match OpenOptions::new()
             .read(true)
@@ -85,10 +86,10 @@ impl ReadHistory {
         Ok(parse_records(&read_tail(&file)?.0))
     }
 
-    /// Adds a record. The folder is made if it is missing, for nobody else to look into.
+    /// Appends a record. Creates a missing folder, readable by the user only.
     ///
     /// # Errors
-    /// What the system says.
+    /// I/O errors.
     pub fn append(&self, record: &ReadHistoryRecord) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -120,7 +121,7 @@ impl ReadHistory {
         }
     }
 
-    /// Whether this is the file that others open.
+    /// Returns whether this is the file that others open.
     fn is_current_file(&self, file: &File) -> io::Result<bool> {
         let own = file.metadata()?;
         match self.path.symlink_metadata() {
@@ -130,9 +131,9 @@ impl ReadHistory {
         }
     }
 
-    /// Keeps the latest lines.
+    /// Rewrites the file with its latest lines.
     fn keep_latest_lines(&self, mut file: File) -> io::Result<()> {
-        // Another process does it, or has done so.
+        // Another process is doing it, or has done it.
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
             || !self.is_current_file(&file)?
         {
@@ -147,8 +148,8 @@ impl ReadHistory {
             }
             kept.splice(0..0, line.into_bytes());
         }
-        // Whoever has the lock is the only one to write it; what a process left of it that was killed is
-        // written over.
+        // Only the process with the lock writes this file; leftovers of a killed process are
+        // overwritten.
         let new = self.path.with_extension("new");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
@@ -158,11 +159,11 @@ impl ReadHistory {
             .and_then(|mut written| written.write_all(&kept))
             .and_then(|()| std::fs::rename(&new, &self.path));
         if written.is_err() {
-            // Half of it would be of no use.
+            // An incomplete file is useless.
             let _ = std::fs::remove_file(&new);
             return written;
         }
-        // What came meanwhile went into the old one.
+        // Lines that arrived meanwhile went into the old file.
         let mut late = Vec::new();
         file.seek(SeekFrom::Start(read))?;
         file.take(TAIL_READ_BYTES_MAX).read_to_end(&mut late)?;
@@ -177,7 +178,7 @@ fn open_flags(flags: OFlags) -> i32 {
     (flags | OFlags::CLOEXEC).bits().cast_signed()
 }
 
-/// What there is at the end of a file, and where that is.
+/// Reads the end of a file, and returns it with the offset where it ends.
 fn read_tail(mut file: &File) -> io::Result<(Vec<u8>, u64)> {
     let size = file.metadata()?.size();
     let mut text = Vec::new();
@@ -186,25 +187,26 @@ fn read_tail(mut file: &File) -> io::Result<(Vec<u8>, u64)> {
     Ok((text, file.stream_position()?))
 }
 
-/// One write at the end; behind a line that was cut off a new one begins.
+/// Appends a line in one write; starts a new line if the last one was cut off.
 fn append_line(mut file: &File, line: &str) -> io::Result<()> {
     let size = file.metadata()?.size();
     let mut last = [b'\n'];
     if let Some(at) = size.checked_sub(1) {
-        // What cannot be looked at is taken for a line that was cut off.
+        // An unreadable byte counts as the end of a line that was cut off.
         if file.read_at(&mut last, at).is_err() {
             last = [0];
         }
     }
     let text = if last == [b'\n'] { line.to_owned() } else { format!("\n{line}") };
-    // What a full disk took half of is one damaged line.
+    // A line that a full disk cut off is one damaged line.
     match file.write(text.as_bytes())? {
         count if count == text.len() => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
     }
 }
 
-/// All records of a text, each once, oldest first: what came into a file while it was shortened stands behind later ones.
+/// Parses all records of a text, each once, oldest first: lines copied while the file was rewritten stand
+/// behind later ones.
 fn parse_records(text: &[u8]) -> Vec<ReadHistoryRecord> {
     let mut all: Vec<ReadHistoryRecord> = Vec::new();
     for record in text.split(|byte| *byte == b'\n').filter_map(parse_line) {
@@ -217,7 +219,7 @@ fn parse_records(text: &[u8]) -> Vec<ReadHistoryRecord> {
 }
 
 impl AccessOrder {
-    /// As a word.
+    /// Returns the word for the history file.
     pub fn as_str(self) -> &'static str {
         match self {
             AccessOrder::Declared => "declared",
@@ -227,7 +229,7 @@ impl AccessOrder {
     }
 }
 
-/// Each number by its name.
+/// The numbers of a record with their names.
 type NamedNumbers<'a> = [(&'static str, &'a mut u64); 15];
 
 fn named_numbers(record: &mut ReadHistoryRecord) -> NamedNumbers<'_> {
@@ -263,7 +265,7 @@ fn format_line(record: &ReadHistoryRecord) -> String {
     format!("{:08x} {text}\n", crc32c::crc32c(text.as_bytes()))
 }
 
-/// A record from its line; none of one that is not whole. Names that are not known are not looked at.
+/// Parses a record from its line; `None` if the line is damaged. Ignores unknown names.
 fn parse_line(line: &[u8]) -> Option<ReadHistoryRecord> {
     let text = std::str::from_utf8(line).ok()?;
     let (sum, text) = text.split_once(' ')?;
@@ -311,8 +313,8 @@ fn is_unescaped_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte)
 }
 
-/// A word without blanks and what ends a line: other bytes than letters, digits and `-_.:/` as `%` and two
-/// hexadecimal digits.
+/// Escapes a word so that it has no blanks and line ends: bytes other than letters, digits and `-_.:/` become
+/// `%` and two hexadecimal digits.
 fn escape_word(word: &str) -> String {
     let mut text = String::new();
     let ends = (0..=word.len().min(WORD_BYTES_MAX)).rev();

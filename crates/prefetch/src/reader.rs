@@ -1,4 +1,4 @@
-//! An object as a file: `Read`, `Seek`, and the same asynchronously.
+//! An object as a file: `Read`, `Seek` and their asynchronous counterparts.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::object_cursor::ObjectCursor;
 use crate::prefetch_pool::OpenedObject;
 use crate::stats::ReadStats;
 
-/// One version of an object, read as a file; [`PrefetchStore::open`](crate::PrefetchStore::open) opens it.
+/// One version of an object, read as a file. [`PrefetchStore::open`](crate::PrefetchStore::open) opens it.
 ///
-/// `Read` waits on the thread that calls it, which may be any but one that drives the requests alone
-/// (a single-threaded runtime's own).
+/// `Read` waits on the calling thread. That may be any thread except one that drives the requests alone
+/// (the thread of a single-threaded runtime).
 pub struct PrefetchReader {
     cursor: Arc<ObjectCursor>,
     offset: u64,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for PrefetchReader {
 }
 
 impl PrefetchReader {
-    /// A reader of an object from its beginning.
+    /// Creates a reader at the beginning of an object.
     pub fn new(object: Arc<OpenedObject>) -> PrefetchReader {
         PrefetchReader {
             cursor: Arc::new(ObjectCursor::new(object)),
@@ -44,18 +44,18 @@ impl PrefetchReader {
         }
     }
 
-    /// The object's size in bytes.
+    /// Returns the object's size in bytes.
     pub fn size(&self) -> u64 {
         self.cursor.object().size()
     }
 
-    /// Says that a range will be read from its beginning to its end: its blocks are fetched from now
-    /// on, a full window of them, and nothing behind its end.
+    /// Announces that a range will be read from beginning to end. The pool fetches its blocks from now
+    /// on, a full window of them, and nothing beyond its end.
     pub fn declare_range(&self, range: Range<u64>) {
         self.cursor.declare_range(range);
     }
 
-    /// What was read, fetched and waited for.
+    /// Returns the reader's totals of bytes, requests and waits.
     pub fn stats(&self) -> ReadStats {
         self.cursor.stats()
     }
@@ -102,7 +102,7 @@ impl AsyncRead for PrefetchReader {
         let bytes = ready!(coming.as_mut().poll(context));
         this.pending_read = None;
         let bytes = bytes?;
-        // A caller may come back with less room than it had.
+        // The caller may poll again with less room than before.
         let count = bytes.len().min(out.remaining());
         out.put_slice(&bytes[..count]);
         this.offset += count as u64;

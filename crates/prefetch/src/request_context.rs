@@ -1,6 +1,6 @@
-//! For whom a request is made: how soon its bytes are wanted, and who counts what becomes of it.
+//! The context in which a request is made: priority of its bytes, and counters for its retries.
 //!
-//! A store knows nothing of either, so it goes past it, with the task that fetches.
+//! A store does not know either, so both bypass it in a task-local of the fetching task.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,22 +14,22 @@ tokio::task_local! {
     static REQUEST_CONTEXT: Arc<RequestContext>;
 }
 
-/// Nobody counts how often a request is sent.
+/// Sends are not counted.
 const NOT_TRACKED: u8 = 0;
-/// The next time is the first.
+/// The next send is the first one.
 const NOT_SENT: u8 = 1;
-/// The next time is a repetition.
+/// The next send is a retry.
 const SENT: u8 = 2;
 
-/// What the requests of a task are made for.
+/// Priority and counters of a task's requests.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
-    /// When the bytes will be wanted: 0 by now, of others the least comes first.
+    /// Priority of the bytes: 0 if a reader waits for them; otherwise lower ranks are needed earlier.
     rank: AtomicU64,
     counters: Vec<Arc<ReadCounters>>,
     send_state: AtomicU8,
     is_waiting: AtomicBool,
-    /// Where it waits for its turn, if it does.
+    /// The gate at which the request waits for a slot, if it waits.
     gate: Mutex<Weak<RequestGate>>,
 }
 
@@ -44,12 +44,12 @@ impl RequestContext {
         })
     }
 
-    /// That of the task that asks.
+    /// Returns the context of the current task.
     pub(crate) fn current() -> Option<Arc<RequestContext>> {
         REQUEST_CONTEXT.try_with(Arc::clone).ok()
     }
 
-    /// Does work whose requests are made for it, and whose answers' bodies are taken as fast as they come.
+    /// Runs `work` in this context. The work must read the bodies of its answers as fast as they arrive.
     pub(crate) async fn run_within<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
         REQUEST_CONTEXT.scope(self, work).await
     }
@@ -58,12 +58,12 @@ impl RequestContext {
         self.rank.load(Ordering::SeqCst)
     }
 
-    /// Says that it is wanted sooner, but not yet.
+    /// Lowers the rank: the bytes are needed earlier, but nobody waits for them yet.
     pub(crate) fn lower_rank(&self, rank: u64) {
         self.rank.fetch_min(rank, Ordering::SeqCst);
     }
 
-    /// Says that somebody waits for it.
+    /// Sets the rank to 0, because a reader waits for the bytes.
     pub(crate) fn mark_awaited(&self) {
         if self.rank.swap(0, Ordering::SeqCst) > 0 && self.is_waiting.load(Ordering::SeqCst) {
             let gate = self.gate.lock().upgrade();
@@ -73,19 +73,19 @@ impl RequestContext {
         }
     }
 
-    /// Says where it waits, until what is returned is dropped.
+    /// Registers the gate at which the request waits, until the guard is dropped.
     pub(crate) fn join_gate_queue(&self, gate: &Arc<RequestGate>) -> GateQueueGuard<'_> {
         *self.gate.lock() = Arc::downgrade(gate);
         self.is_waiting.store(true, Ordering::SeqCst);
         GateQueueGuard(self)
     }
 
-    /// Says that a request is about to be made, which whoever makes it may repeat unseen.
+    /// Starts to count sends: the store may retry the next request by itself.
     pub(crate) fn track_next_request(&self) {
         self.send_state.store(NOT_SENT, Ordering::Relaxed);
     }
 
-    /// Says that it is sent.
+    /// Counts a send; each but the first is a retry.
     pub(crate) fn record_sent(&self) {
         match self.send_state.load(Ordering::Relaxed) {
             NOT_SENT => self.send_state.store(SENT, Ordering::Relaxed),
@@ -94,7 +94,7 @@ impl RequestContext {
         }
     }
 
-    /// Counts one, for all who count.
+    /// Increments a counter in all counter sets.
     pub(crate) fn increment(&self, counter: impl Fn(&ReadCounters) -> &AtomicU64) {
         for counters in &self.counters {
             counter(counters).fetch_add(1, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl RequestContext {
     }
 }
 
-/// Waiting for a turn.
+/// Marks a request as waiting at a gate until it is dropped.
 pub(crate) struct GateQueueGuard<'a>(&'a RequestContext);
 
 impl Drop for GateQueueGuard<'_> {

@@ -1,24 +1,24 @@
-//! How many requests may be on their way to one endpoint.
+//! The concurrency limit of an endpoint.
 //!
 //! ```text
 //!   limit
 //!    32 │          ╱│        ____╱│
-//!       │        ╱  │      ╱      │      one more a round trip, and much slower from there on where
-//!    16 │──────╱    │    ╱        │      it was too much the last time
+//!       │        ╱  │      ╱      │      one more a round trip, and much slower near the limit
+//!    16 │──────╱    │    ╱        │      that was refused the last time
 //!       │  doubles  │  ╱          │
-//!     8 │           │╱   refused  │╱     half of what was on its way
+//!     8 │           │╱   refused  │╱     half of the requests in flight
 //! ```
 //!
-//! Additive increase and multiplicative decrease, as congestion is avoided by TCP (Chiu and Jain 1989;
-//! RFC 5681): a server that says 429, or 503 as S3 does for `SlowDown`, is asked by half as many
-//! requests at once, and by one more each time that as many as are allowed have been answered. Until
-//! the first refusal each answer allows one more, which doubles them every round trip. Two things
-//! differ. Refusals of requests that were sent before the last cut say nothing new, and cut nothing.
-//! And where the last cut was made the next step is [`PATIENCE`] times as rare (as CUBIC stays below
-//! its last maximum): a server with a fixed limit refuses one request in some hundred instead of one in ten.
+//! Additive increase and multiplicative decrease, as in TCP's congestion avoidance (Chiu and Jain 1989; RFC
+//! 5681). After an answer 429, or 503 as S3 sends for `SlowDown`, the limit is half of the requests in
+//! flight. It rises by one each time that as many requests as the limit have been answered. Until the first
+//! refusal each answer raises it by one, which doubles it every round trip. Two things differ from TCP.
+//! Refusals of requests sent before the last cut say nothing new, and cut nothing. Near the limit of the last
+//! cut a step is [`CAUTIOUS_STEP_FACTOR`] times as rare (as CUBIC stays below its last maximum): a server
+//! with a fixed limit refuses one request in some hundred instead of one in ten.
 //!
-//! The slots go to whoever wants bytes soonest, by the rank that each has when a slot is free. An eighth
-//! of them is for who waits by now.
+//! A free slot goes to the request with the lowest rank at that moment. An eighth of the slots is reserved
+//! for requests that a reader waits for.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,28 +28,27 @@ use tokio::sync::oneshot;
 
 use crate::request_context::RequestContext;
 
-/// So many requests go at once to a server of which nothing is known: what a line of 400 MB/s takes over
-/// connections of 25.
+/// Initial limit for an unknown server: a line of 400 MB/s needs 16 connections of 25 MB/s.
 const INITIAL_LIMIT: usize = 16;
-/// So many at most.
+/// Maximum limit.
 const CONCURRENCY_LIMIT_MAX: usize = 256;
-/// How much rarer a step is where the last cut was made.
+/// Factor by which a step is rarer near the limit of the last cut.
 const CAUTIOUS_STEP_FACTOR: usize = 16;
-/// This share of the slots is for who waits by now.
+/// Divisor of the share of slots that is reserved for awaited requests.
 const READ_RESERVE_DIVISOR: usize = 8;
-/// A server is not obeyed longer than this when it says how long to wait.
+/// Maximum pause that a server's `Retry-After` can impose.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// How many, told from what was answered.
+/// The number of concurrent requests, derived from the answers.
 #[derive(Debug)]
 struct ConcurrencyLimit {
-    /// From 1 to [`LIMIT_MAX`].
+    /// From 1 to [`CONCURRENCY_LIMIT_MAX`].
     limit: usize,
-    /// How many were answered since the limit was set.
+    /// Requests answered since the limit was changed.
     accepted_since_change: usize,
-    /// How often it was cut.
+    /// Number of cuts so far.
     cut_count: u64,
-    /// How many were too many the last time; none where that has been passed since.
+    /// Number of requests that was too high the last time; `None` once the limit has exceeded it.
     last_refused_at: Option<usize>,
 }
 
@@ -63,8 +62,8 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// A request that was sent after so many cuts was answered; others waited, or as many as may were on
-    /// their way.
+    /// Records the answer to a request that was sent after `cuts` cuts. `is_full`: others waited, or the
+    /// limit was reached.
     fn record_accepted(&mut self, cuts: u64, is_full: bool) {
         if cuts != self.cut_count || !is_full {
             return;
@@ -82,7 +81,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// One was refused, of so many that were on their way.
+    /// Records a refusal with `flying` requests in flight.
     fn record_refused(&mut self, cuts: u64, flying: usize) {
         if cuts != self.cut_count {
             return;
@@ -97,7 +96,7 @@ impl ConcurrencyLimit {
     }
 }
 
-/// Where requests to an endpoint wait until they may be sent.
+/// A queue in which requests to an endpoint wait for a slot.
 #[derive(Debug)]
 pub(crate) struct RequestGate(Mutex<GateState>);
 
@@ -106,14 +105,14 @@ struct GateState {
     concurrency: ConcurrencyLimit,
     in_flight: usize,
     waiting: Vec<WaitingRequest>,
-    /// Counts those that came.
+    /// Number of requests that have arrived.
     arrivals: u64,
     paused_until: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct WaitingRequest {
-    /// By it those of one rank go in the order in which they came.
+    /// Arrival number: orders requests of the same rank.
     arrival: u64,
     context: Option<Arc<RequestContext>>,
     permit_sender: oneshot::Sender<RequestPermit>,
@@ -125,16 +124,16 @@ impl WaitingRequest {
     }
 }
 
-/// A slot of an endpoint, until it is dropped.
+/// A slot of an endpoint, freed when dropped.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     gate: Arc<RequestGate>,
-    /// How many cuts there were when it was given.
+    /// Number of cuts when it was granted.
     cuts_at_grant: u64,
 }
 
 impl RequestPermit {
-    /// Says that the server has answered, and not that it was asked too much.
+    /// Records that the server answered without refusing.
     pub(crate) fn record_accepted(&self) {
         {
             let mut state = self.gate.0.lock();
@@ -144,7 +143,7 @@ impl RequestPermit {
         self.gate.grant_free_slots();
     }
 
-    /// Says that it was asked too much, and when it wants to be asked again, if it has said so.
+    /// Records that the server refused because of too many requests, and the pause that it asked for, if any.
     pub(crate) fn record_refused(&self, pause: Option<Duration>) {
         let pause = pause.map(|pause| pause.min(RETRY_AFTER_MAX)).filter(|pause| !pause.is_zero());
         {
@@ -188,12 +187,12 @@ impl RequestGate {
         })))
     }
 
-    /// How many requests may be on their way.
+    /// Returns the maximum number of concurrent requests.
     pub(crate) fn concurrency_limit(&self) -> usize {
         self.0.lock().concurrency.limit
     }
 
-    /// Has so many go at once, where nothing else is known yet than to begin with.
+    /// Sets the limit if it still has its initial value.
     pub(crate) fn set_initial_limit(self: &Arc<Self>, limit: usize) {
         {
             let mut state = self.0.lock();
@@ -223,7 +222,7 @@ impl RequestGate {
                     permit_sender: grant,
                 });
             }
-            // From now on who wants it sooner says so here.
+            // From now on the context reports here when its rank falls.
             let _waits = ticket.map(|ticket| ticket.join_gate_queue(self));
             self.grant_free_slots();
             if let Ok(permit) = coming.await {
@@ -232,20 +231,20 @@ impl RequestGate {
         }
     }
 
-    /// A slot at once, whether there is one or not: for what takes back what others have begun, which may
-    /// hold all of them.
+    /// Returns a slot at once, whether one is free or not: for requests that undo work whose requests may
+    /// hold all slots.
     pub(crate) fn acquire_unconditionally(self: &Arc<Self>) -> RequestPermit {
         self.0.lock().grant_slot(self)
     }
 
-    /// A slot, if one is free and nobody waits.
+    /// Returns a slot if one is free and nobody waits.
     pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<RequestPermit> {
         let mut state = self.0.lock();
         let is_free = state.waiting.is_empty() && state.has_free_slot(false);
         is_free.then(|| state.grant_slot(self))
     }
 
-    /// Gives away the slots that are free, to whoever has not given up meanwhile.
+    /// Grants free slots to waiting requests that have not been cancelled.
     pub(crate) fn grant_free_slots(self: &Arc<Self>) {
         let mut unwanted = Vec::new();
         {
@@ -259,13 +258,13 @@ impl RequestGate {
                 unwanted.extend(waiting.permit_sender.send(permit).err());
             }
         }
-        // Each gives its slot back, which takes the lock.
+        // Each frees its slot, which takes the lock.
         drop(unwanted);
     }
 }
 
 impl GateState {
-    /// Who is the first to go, and its rank.
+    /// Returns index and rank of the next request to be granted a slot.
     fn first_waiting(&self) -> Option<(usize, u64)> {
         let ranks = self.waiting.iter().enumerate();
         let first = ranks.map(|(index, one)| (one.rank(), one.arrival, index)).min();
@@ -292,7 +291,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Rounds against a server that takes so many at once: how many it refused.
+    /// Simulates rounds against a server with this capacity and returns the number of refusals.
     fn run_rounds(rate: &mut ConcurrencyLimit, capacity: usize, count: usize) -> usize {
         let mut refused = 0;
         for _ in 0..count {
@@ -366,7 +365,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work);
     }
 
-    /// What comes of a future when it is polled once.
+    /// Returns the output of a future if one poll completes it.
     async fn poll_once<T>(work: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
         std::future::poll_fn(|context| match std::pin::Pin::new(&mut *work).poll(context) {
             std::task::Poll::Ready(found) => std::task::Poll::Ready(Some(found)),
@@ -399,11 +398,12 @@ mod tests {
             assert!(poll_once(&mut read).await.is_none());
             flying.truncate(INITIAL_LIMIT - 1);
             flying.push(poll_once(&mut read).await.unwrap());
-            // Three slots of those for everybody are needed before the next may go, and then the sooner does.
+            // The next prefetch needs three free slots of the unreserved ones; then the lower rank goes
+            // first.
             flying.truncate(INITIAL_LIMIT - 3);
             assert!(poll_once(&mut second).await.is_none());
             flying.push(poll_once(&mut first).await.unwrap());
-            // Somebody waits for the other by now.
+            // A reader waits for the other one now.
             later.mark_awaited();
             flying.push(poll_once(&mut second).await.unwrap());
         });
@@ -428,7 +428,7 @@ mod tests {
             assert!(gate.try_acquire().is_none());
             let mut given = Box::pin(gate.acquire(None));
             assert!(poll_once(&mut given).await.is_none());
-            // It has been given a slot when it is given up.
+            // It is cancelled after a slot was granted.
             flying.pop();
             drop(given);
             assert!(gate.try_acquire().is_some());

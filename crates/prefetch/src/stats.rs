@@ -1,54 +1,54 @@
-//! What reading ahead did, in numbers.
+//! Counters of prefetching.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What a reader, or all of a pool, did so far.
+/// Totals of a reader or of a whole pool since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadStats {
-    /// Bytes that were asked for and served.
+    /// Bytes that callers requested and received.
     pub served_bytes: u64,
-    /// Bytes that came from the store.
+    /// Bytes fetched from the store.
     pub fetched_bytes: u64,
-    /// Bytes that came from the [tier](crate::DiskTier) on the disk.
+    /// Bytes read from the [disk tier](crate::DiskTier).
     pub disk_bytes: u64,
-    /// Bytes that came, from either, and were dropped before anybody read them.
+    /// Bytes from store or disk tier that were dropped before anybody read them.
     pub wasted_bytes: u64,
-    /// Requests to the store, retries and hedges apart.
+    /// Requests to the store, without retries and hedges.
     pub requests: u64,
-    /// Reads of the tier on the disk.
+    /// Reads from the disk tier.
     pub disk_reads: u64,
-    /// Reads, or parts of one that lie in different blocks.
+    /// Reads; a read that spans several blocks counts once for each.
     pub reads: u64,
-    /// Those of them whose bytes were there already.
+    /// Reads whose bytes were there already.
     pub hits: u64,
-    /// Those of them that waited.
+    /// Reads that waited.
     pub stalls: u64,
-    /// For how long they did.
+    /// Total time that reads waited.
     pub stall_time: Duration,
-    /// Requests that were made again: refused, lost, or cut off, and then from there.
+    /// Repeated requests: after a refusal or a lost connection, or for the rest of a body that was cut off.
     pub retries: u64,
-    /// Answers that the server is asked too much: 429 and 503.
+    /// Answers with status 429 or 503: too many requests.
     pub throttled_responses: u64,
-    /// Requests that were sent a second time while the first was not answered.
+    /// Hedged requests: sent while the first one had no answer yet.
     pub hedges: u64,
-    /// Those of them that were answered first.
+    /// Hedged requests that were answered first.
     pub hedges_won: u64,
-    /// Blocks that were taken back for reads that could not wait.
+    /// Blocks evicted for reads that could not wait.
     pub evicted_blocks: u64,
-    /// The block that was used for the object that was opened last: what there was memory for. Not counted, and
-    /// the same in a difference.
+    /// Block size used for the object that was opened last, as the memory allows. A setting, not a counter:
+    /// unchanged in a difference.
     pub block_bytes: u64,
-    /// How far a place was read ahead of at most there.
+    /// Maximum window used for that object.
     pub window_bytes: u64,
-    /// From how many past runs they were chosen; 0 where they were given, or are the defaults.
+    /// Number of past runs that block and window were tuned from; 0 for given sizes and for the defaults.
     pub tuned_from_runs: u64,
 }
 
 impl ReadStats {
-    /// What was done since it was `before`.
+    /// Returns the difference to an earlier snapshot.
     #[must_use]
     pub fn delta_since(&self, before: &ReadStats) -> ReadStats {
         ReadStats {
@@ -76,7 +76,7 @@ impl ReadStats {
     }
 }
 
-/// The same while it is counted.
+/// Atomic counters behind [`ReadStats`].
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
     pub(crate) served_bytes: AtomicU64,
@@ -99,7 +99,7 @@ pub(crate) struct ReadCounters {
 }
 
 impl ReadCounters {
-    /// Those of a reader and those of its pool; what was claimed for no reader is its pool's alone.
+    /// Returns the counters of a reader and of its pool; those of the pool alone if no reader made the claim.
     pub(crate) fn reader_and_pool(
         reader: &Arc<ReadCounters>,
         pool: &Arc<ReadCounters>,
@@ -133,7 +133,7 @@ impl ReadCounters {
         }
     }
 
-    /// Notes how an object is read.
+    /// Records block size, window and origin of the settings for an object.
     pub(crate) fn record_settings(&self, block_bytes: u64, window_bytes: u64, past_runs: u64) {
         self.block_bytes.store(block_bytes, Relaxed);
         self.window_bytes.store(window_bytes, Relaxed);

@@ -1,14 +1,14 @@
-//! A store over another one that reads ahead.
+//! An object store that wraps another one and prefetches.
 //!
-//! Ranges of an object are asked for one by one, by callers who know nothing of one another. What they
-//! have in common is kept per object while it is in use: its version, its blocks, the places that are
-//! read on from. The first range of an object is the store's own request, whose answer tells size and
-//! version; from the second one on reading is followed.
+//! Callers that know nothing of one another request ranges of an object one by one. The store keeps their
+//! common state while the object is in use: its version, its blocks and the sequential positions. The first
+//! range of an object is the inner store's own request, whose answer tells size and version; from the second
+//! one on the store follows the reads.
 //!
-//! **Versions.** All that is read while an object is remembered is of the version that was seen first: one
-//! that is replaced meanwhile is a failed precondition. With that, and with a write through this store, it is
-//! forgotten, and the next read is of what there is then. It is forgotten, too, when it was not read for
-//! [`IDLE`], or when [`OBJECTS_MAX`] others were read since.
+//! **Versions.** All reads of a remembered object are of the version that was seen first; a replaced
+//! object is a failed precondition. After that, and after a write through this store, the object is
+//! forgotten, and the next read gets the current version. An object is also forgotten after
+//! [`OBJECT_IDLE_TIMEOUT`] without a read, or once [`REMEMBERED_OBJECTS_MAX`] others have been read since.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -39,20 +39,20 @@ use crate::range_coalescing::coalesce_ranges;
 use crate::reader::PrefetchReader;
 use crate::stats::ReadStats;
 
-/// So many objects are remembered at once.
+/// Maximum number of remembered objects.
 const REMEMBERED_OBJECTS_MAX: usize = 64;
-/// An object that was not read for so long is forgotten.
+/// Time without a read after which an object is forgotten.
 const OBJECT_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// What waits for the disk is at most this share of the memory.
+/// Divisor of the memory that bytes waiting for the disk may take.
 const DISK_QUEUE_MEMORY_DIVISOR: u64 = 4;
 
-/// Wraps a store and is one: what reads ranges one after another through it finds them there.
+/// An object store that wraps another one and prefetches sequential reads of ranges.
 #[derive(Debug)]
 pub struct PrefetchStore {
     inner: Arc<dyn ObjectStore>,
     pool: PrefetchPool,
     options: Options,
-    /// What is fetched is kept there, under a name of the store.
+    /// The tier that keeps fetched bytes, and the name of the store in it.
     disk_tier: Option<(DiskTier, String)>,
     remembered: Mutex<HashMap<Path, RememberedObject>>,
 }
@@ -65,18 +65,18 @@ struct RememberedObject {
 }
 
 impl PrefetchStore {
-    /// A store over another one, with a pool of its own. Must be called within a tokio runtime, which
-    /// requests then run on.
+    /// Wraps a store, with a pool of its own. Must be called within a tokio runtime, which then executes the
+    /// requests.
     ///
     /// # Errors
-    /// [`Error::Option`] for options that make no sense; [`Error::Ended`] outside of a runtime.
+    /// [`Error::InvalidOption`] for invalid options; [`Error::RuntimeEnded`] outside of a runtime.
     pub fn new(inner: Arc<dyn ObjectStore>, options: Options) -> Result<PrefetchStore> {
         options.validate()?;
         let handle = Handle::try_current().map_err(|_| Error::RuntimeEnded)?;
         Ok(Self::with_pool(inner, PrefetchPool::new(options.memory_bytes, handle), options))
     }
 
-    /// One that shares the memory of a pool with others; the options' own is not looked at.
+    /// Wraps a store, and shares the memory of a pool with others; the memory of the options is ignored.
     pub fn with_pool(
         inner: Arc<dyn ObjectStore>,
         pool: PrefetchPool,
@@ -85,10 +85,10 @@ impl PrefetchStore {
         PrefetchStore { inner, pool, options, disk_tier: None, remembered: Mutex::default() }
     }
 
-    /// The same with a tier on a disk: what is fetched is kept there, and not fetched again while an object is
-    /// of the same version. `name` tells the store from all others that the tier keeps objects of, as its URL does.
-    /// The first read of an object asks for its version then, and for no byte. Objects without a
-    /// [lasting version](StoreObject::version) are not kept.
+    /// Adds a disk tier: it keeps fetched bytes, which are not fetched again as long as the object has the
+    /// same version. `name` distinguishes the store from all others in the tier, as its URL does. The first
+    /// read of an object then requests its version, and no byte. The tier keeps no objects without a [lasting
+    /// version](StoreObject::lasting_version).
     #[must_use]
     pub fn with_disk_tier(mut self, tier: DiskTier, name: impl Into<String>) -> PrefetchStore {
         tier.set_queue_bytes(self.pool.memory_bytes() / DISK_QUEUE_MEMORY_DIVISOR);
@@ -96,7 +96,7 @@ impl PrefetchStore {
         self
     }
 
-    /// A version of an object, to be read.
+    /// Opens a version of an object for reading.
     fn open_version(&self, meta: ObjectMeta) -> Arc<OpenedObject> {
         let object = StoreObject::new(Arc::clone(&self.inner), meta);
         let origin: Arc<dyn Origin> = match (&self.disk_tier, object.lasting_version()) {
@@ -110,15 +110,15 @@ impl PrefetchStore {
         self.pool.open_object(origin, self.options)
     }
 
-    /// What was read, fetched and waited for, of all objects.
+    /// Returns the totals of bytes, requests and waits of all objects.
     pub fn stats(&self) -> ReadStats {
         self.pool.stats()
     }
 
-    /// Opens an object to be read as a file, in the version that it has now.
+    /// Opens the current version of an object for reading as a file.
     ///
     /// # Errors
-    /// The store's own.
+    /// Errors of the store.
     pub async fn open(&self, location: &Path) -> object_store::Result<PrefetchReader> {
         let meta = self.inner.head(location).await?;
         Ok(PrefetchReader::new(self.open_version(meta)))
@@ -154,7 +154,7 @@ impl PrefetchStore {
         self.remembered.lock().remove(location);
     }
 
-    /// A range of a remembered object.
+    /// Reads a range of a remembered object.
     async fn read_range(
         &self,
         known: &RememberedObject,
@@ -169,7 +169,7 @@ impl PrefetchStore {
         })
     }
 
-    /// The whole object, with all of its window at once.
+    /// Reads the whole object, with its full window at once.
     async fn get_whole_object(
         &self,
         location: &Path,
@@ -188,8 +188,8 @@ impl PrefetchStore {
         let asked = GetOptions { range: Some(first), ..options.clone() };
         let found = match self.inner.get_opts(location, asked).await {
             Ok(found) if !matches!(found.payload, GetResultPayload::File(..)) => found,
-            // A file needs no reading ahead, and an empty object has no first byte. What else is wrong
-            // is said again.
+            // A file needs no prefetching, and an empty object has no first byte. Any other error
+            // occurs again.
             _ => self.inner.get_opts(location, options).await?,
         };
         if matches!(found.payload, GetResultPayload::File(..)) {
@@ -204,12 +204,13 @@ impl PrefetchStore {
     }
 }
 
-/// An answer whose body goes on to the end of `range`, wherever it ends or breaks off by itself.
+/// Returns an answer whose body continues to the end of `range`, even if its own body ends or breaks off
+/// early.
 fn resume_body(found: GetResult, cursor: Arc<ObjectCursor>, range: Range<u64>) -> GetResult {
     let GetResult { meta, attributes, range: told, .. } = &found;
     let (meta, attributes) = (meta.clone(), attributes.clone());
     let (end, body_end) = (range.end, told.end);
-    // An answer of another range is not looked at.
+    // An answer with another range is unusable.
     let is_usable = told.start == range.start && told.end <= range.end;
     let body = is_usable.then(|| found.into_stream());
     let start = (body, range.start);
@@ -219,7 +220,7 @@ fn resume_body(found: GetResult, cursor: Arc<ObjectCursor>, range: Range<u64>) -
             while let Some(open) = &mut body {
                 match open.next().await {
                     Some(Ok(mut bytes)) => {
-                        // What it has beyond its own range is not the object's next bytes.
+                        // Bytes beyond its own range are not the object's next bytes.
                         let left = usize::try_from(body_end - at).unwrap_or(usize::MAX);
                         bytes.truncate(left);
                         let next = at + bytes.len() as u64;
@@ -242,7 +243,7 @@ fn resume_body(found: GetResult, cursor: Arc<ObjectCursor>, range: Range<u64>) -
     GetResult { payload: GetResultPayload::Stream(stream.boxed()), meta, range, attributes }
 }
 
-/// An error of ours as the store's users know them.
+/// Converts an error to that of an object store.
 fn to_store_error(error: Error) -> object_store::Error {
     match error {
         Error::ObjectChanged { path, reason } => object_store::Error::Precondition {
@@ -316,7 +317,7 @@ impl ObjectStore for PrefetchStore {
         let size = known.meta.size;
         let range = clamp_range(range, size);
         if range.start >= range.end {
-            // What is no range of it is refused in the store's own words.
+            // The inner store refuses an invalid range in its own words.
             return self.inner.get_opts(location, options).await;
         }
         let bytes = self.read_range(&known, range.clone()).await?;
@@ -337,7 +338,7 @@ impl ObjectStore for PrefetchStore {
         if ranges.iter().any(|range| range.start >= range.end || range.end > size) {
             return self.inner.get_ranges(location, ranges).await;
         }
-        // All of them are on their way before the first is waited for, neighbours in one request.
+        // Claims all of them before the first is awaited, neighbours in one request.
         let _claims = known.cursor.object().prefetch_ranges(&coalesce_ranges(ranges));
         let mut all = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -350,7 +351,7 @@ impl ObjectStore for PrefetchStore {
         &self,
         locations: BoxStream<'static, object_store::Result<Path>>,
     ) -> BoxStream<'static, object_store::Result<Path>> {
-        // Which they are is known when they are gone.
+        // The locations are only known when the objects are gone.
         self.remembered.lock().clear();
         self.inner.delete_stream(locations)
     }
@@ -393,7 +394,7 @@ impl ObjectStore for PrefetchStore {
     }
 }
 
-/// A range of an object of this size.
+/// Converts a range to offsets within an object of this size.
 fn clamp_range(range: GetRange, size: u64) -> Range<u64> {
     match range {
         GetRange::Bounded(range) => range.start..range.end.min(size),

@@ -1,27 +1,28 @@
-//! Which block and which window, told from what past runs saw.
+//! Block and window sizes, derived from the measurements of past runs.
 //!
 //! ```text
 //!   one connection    │ first byte │────── block / rate ──────│ first byte │──────
 //!   all of them       ═══════════════════ total rate ══════════════════════════════
 //! ```
 //!
-//! **The block.** A connection gives nothing while it waits for the first byte, so this is to be a small share of
-//! a block's whole time: 8 %, for which the block is 11.5 times what comes in the time to a first byte,
-//! rounded to a power of two between [`BLOCK_BYTES_MIN`] and [`BLOCK_BYTES_MAX`]. Larger blocks take more memory for the same rate,
-//! so it is halved while those that there is room for cannot bring a quarter more than was seen, or while an object has
-//! fewer of them than there are connections to fill.
+//! **The block.** A connection transfers nothing while it waits for the first byte, so that wait should be a
+//! small share of a block's whole time: 8 %. For that the block has 11.5 times the bytes that arrive in the
+//! time to a first byte, rounded to a power of two between [`TUNED_BLOCK_BYTES_MIN`] and
+//! [`TUNED_BLOCK_BYTES_MAX`]. Larger blocks take more memory for the same rate. So the block is halved while
+//! as many as fit the memory cannot reach a quarter more than the measured rate, or while an object has fewer
+//! blocks than there are connections to fill.
 //!
-//! **The window.** Bandwidth times delay: as many bytes are on their way as come in the time that a block takes, at
-//! the best total rate that was seen; two blocks more, the one that is being read and the one behind. No model of a
-//! server is true, so what was tried counts for more: never more than a window that reached the same rate;
-//! doubled while readers waited for more than 5 % of the time, unless a larger window is known to be no
-//! better (as where the line is full, and reading waits for it whatever the window); halved while more than 10 % of
-//! what was fetched was in vain.
+//! **The window.** Bandwidth times delay: as many bytes are in flight as arrive in the time of a block, at
+//! the best measured total rate, plus two blocks, the one being read and the one behind. No model of a server
+//! is exact, so past trials count for more. The window is never larger than one that reached the same rate.
+//! It is doubled while readers waited for more than 5 % of the time, unless a larger window is known to be no
+//! better (as on a full line, where reading waits whatever the window). It is halved while more than 10 % of
+//! the fetched bytes were wasted.
 //!
-//! **Neither** where others did better by more than 5 % in the last 32 runs, on about as many bytes: what a reader makes of a line,
-//! as the time that it takes for what came, is in no model of the line.
+//! **Neither** applies if other settings did better by more than 5 % in the last 32 runs, on a similar number
+//! of bytes: no model of the line includes the reader's share of the time.
 //!
-//! Each is a function of the records alone ([`choose`]): no state, no clock, no chance.
+//! Both are functions of the records alone ([`choose_settings`]): no state, no clock, no randomness.
 
 use std::time::Duration;
 
@@ -30,80 +31,81 @@ use crate::prefetch_pool::{
     AHEAD_BYTES_MAX, AHEAD_REQUESTS_MAX, BLOCK_BYTES_MIN as BLOCK_BYTES_LEAST, MEMORY_BLOCKS_MIN,
 };
 
-/// The least block that is chosen, where the memory has room for 16.
+/// Minimum block that is chosen if the memory has room for 16 of them.
 pub const TUNED_BLOCK_BYTES_MIN: u64 = 1 << 20;
-/// The largest.
+/// Maximum block that is chosen.
 pub const TUNED_BLOCK_BYTES_MAX: u64 = 64 << 20;
-/// A block's whole time is so many times that to its first byte, less one: 8 %.
+/// Ratio of a block to the bytes that arrive in the time to its first byte: that time is then 8 % of the
+/// whole.
 const BLOCK_PER_FIRST_BYTE_RATIO: f64 = 11.5;
-/// So many records, the last ones, say what to do.
+/// Number of latest records from which line and window are derived.
 const LINE_RECORDS_MAX: usize = 8;
-/// So many say which settings did better than those that the model asks for.
+/// Number of latest records in which better settings than the model's are searched.
 const TRIED_RECORDS_MAX: usize = 32;
-/// Of those with one window so many, the last ones, say how it did.
+/// Number of latest records that describe one window.
 const TRIALS_PER_SETTING_MAX: usize = 3;
-/// Readers that wait for less than this share of the time do not wait.
+/// Share of time that readers may wait without a larger window.
 const STALL_SHARE_MAX: f64 = 0.05;
-/// A window with this share of another's waits is better than it.
+/// A window is better than another if its share of waits is at most this ratio of the other's.
 const STALL_IMPROVEMENT_RATIO: f64 = 0.9;
-/// What is fetched in vain beyond this share is too much.
+/// Share of fetched bytes that may be wasted.
 const WASTE_SHARE_MAX: f64 = 0.1;
-/// A rate with this share of another is as good.
+/// A rate is as good as another if it has this ratio of it.
 const SIMILAR_RATE_RATIO: f64 = 0.95;
-/// Blocks are small enough for so many times the rate that was seen, which may be what the memory allowed.
+/// Blocks are small enough for this multiple of the measured rate, which the memory may have limited.
 const BLOCK_RATE_HEADROOM: f64 = 1.25;
-/// So many requests go at once at least, unless the server has refused as many.
+/// Minimum initial concurrency, unless the server has refused that many requests.
 const INITIAL_REQUESTS_MIN: u64 = 16;
 
-/// In which order something is read.
+/// The order in which an object is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccessOrder {
-    /// By ranges that are told before.
+    /// By ranges that the reader declares in advance.
     Declared,
-    /// Front to back, without being told.
+    /// Front to back, without declaration.
     Sequential,
-    /// Here and there.
+    /// At random offsets.
     Random,
 }
 
-/// What one run, or one reader, saw of an endpoint.
+/// Measurements of an endpoint in one run, or by one reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadHistoryRecord {
-    /// When it ended, in seconds since 1970.
+    /// End of the run, in seconds since 1970.
     pub ended_at_seconds: u64,
-    /// What was read, for people: a bucket or a host, without what may be secret.
+    /// Bucket or host for display, without secrets.
     pub location: String,
-    /// The job's name, or nothing.
+    /// Name of the job; empty if there is none.
     pub job_name: String,
-    /// In which order.
+    /// Order in which the objects were read.
     pub access_order: AccessOrder,
     /// The size of the largest object, rounded up to a power of two.
     pub object_bytes_max: u64,
-    /// The memory for what is read ahead.
+    /// Memory limit of prefetching.
     pub memory_bytes: u64,
-    /// The block that was used.
+    /// Block size of the run.
     pub block_bytes: u64,
-    /// The window that was used.
+    /// Window size of the run.
     pub window_bytes: u64,
-    /// How many requests were answered.
+    /// Number of answered requests.
     pub requests: u64,
-    /// How many bytes came.
+    /// Bytes that arrived.
     pub bytes: u64,
-    /// The median time to a first byte, in microseconds.
+    /// Median first-byte latency in microseconds.
     pub first_byte_us: u64,
-    /// What a connection can do, in bytes a second; 0 where no body was long enough to tell.
+    /// Rate of one connection in bytes a second; 0 if no body was long enough.
     pub connection_rate: u64,
-    /// All of them together, in bytes a second.
+    /// Rate of all connections together, in bytes a second.
     pub total_rate: u64,
-    /// For how long any request was on its way.
+    /// Time in which any request was in flight.
     pub busy_ms: u64,
-    /// For how long readers waited, those that did so at the same time counted each.
+    /// Time that readers waited; concurrent waits count separately.
     pub stall_ms: u64,
-    /// Bytes that came and were dropped before anybody read them.
+    /// Bytes that were dropped before anybody read them.
     pub wasted_bytes: u64,
-    /// How often the server said that it is asked too much.
+    /// Answers 429 and 503: too many requests.
     pub throttled_responses: u64,
-    /// How many requests could be on their way at the end.
+    /// Concurrency limit at the end of the run.
     pub concurrent_requests_max: u64,
 }
 
@@ -116,50 +118,50 @@ impl ReadHistoryRecord {
         self.wasted_bytes as f64 / self.bytes.max(1) as f64
     }
 
-    /// Whether it was long enough to say something of its window.
+    /// Returns whether the run was long enough to say something of its window.
     fn has_filled_window(&self) -> bool {
         self.window_bytes > 0 && self.bytes / self.window_bytes >= 2
     }
 
-    /// Whether its window is about this one.
+    /// Returns whether its window is similar to this one.
     fn has_similar_window(&self, window_bytes: u64) -> bool {
         let ratio = self.window_bytes as f64 / window_bytes.max(1) as f64;
         (std::f64::consts::FRAC_1_SQRT_2..std::f64::consts::SQRT_2).contains(&ratio)
     }
 }
 
-/// What settings are wanted for.
+/// The conditions for which settings are chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TuningRequest {
-    /// The job's name, or nothing.
+    /// Name of the job; empty if there is none.
     pub job_name: String,
-    /// In which order it is going to read.
+    /// Order in which it will read.
     pub access_order: AccessOrder,
-    /// The memory for what is read ahead, of all readers. Minimum: 1 MiB.
+    /// Memory limit of prefetching, for all readers. Minimum: 1 MiB.
     pub memory_bytes: u64,
-    /// The block, if that is not to be chosen.
+    /// Fixed block size; `None`: the tuner chooses.
     pub block_bytes: Option<u64>,
-    /// The window, if that is not to be chosen.
+    /// Fixed window size; `None`: the tuner chooses.
     pub window_bytes: Option<u64>,
 }
 
-/// What was chosen.
+/// The chosen settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TunedSettings {
-    /// What one request fetches.
+    /// Bytes that one request fetches.
     pub block_bytes: u64,
-    /// How far ahead of a place.
+    /// Maximum bytes fetched ahead of a position.
     pub window_bytes: u64,
-    /// The first window of a place that is read on from; `None`: as without a history.
+    /// First window of a sequential position; `None`: as without a history.
     pub first_window_bytes: Option<u64>,
-    /// How many requests may go at once to begin with; `None`: as without a history.
+    /// Initial concurrency; `None`: as without a history.
     pub initial_requests: Option<u64>,
-    /// From how many records; 0: the defaults.
+    /// Number of records that they were derived from; 0: the defaults.
     pub tuned_from_runs: u64,
 }
 
 impl TunedSettings {
-    /// How that is read.
+    /// Converts the settings to prefetch options.
     pub fn to_options(&self, memory_bytes: u64) -> Options {
         let defaults = Options::default();
         Options {
@@ -171,28 +173,28 @@ impl TunedSettings {
     }
 }
 
-/// A line as records show it.
+/// Latency and rates of a line, derived from records.
 struct LineRates {
-    /// To the first byte, in seconds.
+    /// Latency of the first byte, in seconds.
     first_byte_seconds: f64,
-    /// Of a connection, in bytes a second.
+    /// Rate of a connection, in bytes a second.
     connection_rate: f64,
-    /// Of all, in bytes a second.
+    /// Rate of all connections, in bytes a second.
     total_rate: f64,
 }
 
 impl LineRates {
-    /// So many bytes are on their way when all of it is used by blocks of this size.
+    /// Returns the bytes in flight when blocks of this size use the whole line.
     fn bytes_in_flight(&self, block_bytes: u64) -> f64 {
         self.total_rate * (self.first_byte_seconds + block_bytes as f64 / self.connection_rate)
     }
 }
 
-/// The settings with the least waiting for the memory, as records of an endpoint tell them, oldest first. With no record that says
-/// something they are the defaults.
+/// Returns the settings with the least waiting within the memory, derived from records of an endpoint, oldest
+/// first. Without a usable record they are the defaults.
 ///
-/// The block is at most a 16th of the memory, as everywhere, and the window at most seven eighths of it, unless they are
-/// not to be chosen.
+/// The block is at most a 16th of the memory, as everywhere, and the window at most seven eighths of it,
+/// unless the request fixes them.
 pub fn choose_settings(records: &[ReadHistoryRecord], reading: &TuningRequest) -> TunedSettings {
     let says = |record: &&ReadHistoryRecord| {
         let ReadHistoryRecord { first_byte_us, connection_rate, total_rate, bytes, .. } = record;
@@ -222,7 +224,7 @@ pub fn choose_settings(records: &[ReadHistoryRecord], reading: &TuningRequest) -
     let line = LineRates {
         first_byte_seconds: Duration::from_micros(first).as_secs_f64(),
         connection_rate: rate as f64,
-        // One connection is the least that there is.
+        // One connection is the minimum.
         total_rate: total.max(rate) as f64,
     };
     let object = median(like.iter().map(|record| record.object_bytes_max)).unwrap_or(0);
@@ -248,7 +250,7 @@ pub fn choose_settings(records: &[ReadHistoryRecord], reading: &TuningRequest) -
     let (block_bytes, window_bytes) =
         find_faster_settings(tried, (block_bytes, window_bytes), reading)
             .unwrap_or((block_bytes, window_bytes));
-    // Who reads on did so to the end, and little of it was in vain.
+    // Past sequential readers read to the end, and little was wasted.
     let mut last = own.iter().rev().take(TRIALS_PER_SETTING_MAX);
     let goes_on = reading.access_order == AccessOrder::Sequential
         && !own.is_empty()
@@ -269,8 +271,8 @@ pub fn choose_settings(records: &[ReadHistoryRecord], reading: &TuningRequest) -
     }
 }
 
-/// Block and window that did better than those that the model asks for, where these have been tried on about as many bytes
-/// as the last run had: what a reader makes of a line is not in the model.
+/// Returns block and window that did better than those of the model, if both have been tried on a similar
+/// number of bytes as the last run: the model does not include the reader's share of the time.
 fn find_faster_settings(
     tried: &[&ReadHistoryRecord],
     asked: (u64, u64),
@@ -333,12 +335,12 @@ fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
     values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
-/// The memory without the eighth that is for reads that cannot wait.
+/// Returns the memory without the eighth that is reserved for reads that cannot wait.
 fn window_memory_bytes(memory_bytes: u64) -> u64 {
     memory_bytes - memory_bytes / 8
 }
 
-/// So many bytes, or a few less, in whole blocks; one at least.
+/// Rounds down to whole blocks, at least one.
 fn round_to_blocks(bytes: u64, block_bytes: u64) -> u64 {
     let block_bytes = block_bytes.max(1);
     (bytes / block_bytes).max(1).saturating_mul(block_bytes)
@@ -351,11 +353,11 @@ fn choose_block_bytes(line: &LineRates, object_bytes: u64, reading: &TuningReque
     let least = TUNED_BLOCK_BYTES_MIN.min(most);
     let ideal = (line.first_byte_seconds * line.connection_rate * BLOCK_PER_FIRST_BYTE_RATIO)
         .clamp(1.0, TUNED_BLOCK_BYTES_MAX as f64);
-    // The nearest power of two, as ratios go.
+    // The nearest power of two in terms of ratios.
     let exponent = ideal.log2().round().clamp(0.0, 62.0);
     let ideal = (exponent.exp2() as u64).clamp(least, most);
     let connections = line.total_rate / line.connection_rate;
-    // What blocks of a size can bring in all: as many as there may be at once, each in its time.
+    // Total rate with blocks of a size: as many as may be in flight, each in its time.
     let reach = |block: u64| {
         let room = window_memory_bytes(memory).saturating_sub(2 * block).min(AHEAD_BYTES_MAX);
         let flying = (room as f64 / block as f64).clamp(1.0, AHEAD_REQUESTS_MAX as f64);
@@ -367,13 +369,13 @@ fn choose_block_bytes(line: &LineRates, object_bytes: u64, reading: &TuningReque
     };
     let smaller = std::iter::successors(Some(ideal), |block| Some(block / 2));
     let mut smaller = smaller.take_while(|block| *block >= least);
-    // Where none will do, the best that there is.
+    // If none fits, the one with the highest total rate.
     let farthest = |block: u64, other: u64| if reach(other) > reach(block) { other } else { block };
     let best = smaller.clone().reduce(farthest).unwrap_or(ideal);
     smaller.find(|block| fits(*block)).unwrap_or(best)
 }
 
-/// What the line asks for; never more than what did as well.
+/// Returns the window of the model; at most the smallest window that did as well.
 fn base_window_bytes(line: &LineRates, like: &[&ReadHistoryRecord], block_bytes: u64) -> u64 {
     let blocks = (line.bytes_in_flight(block_bytes) / block_bytes.max(1) as f64).ceil() as u64;
     let asked = blocks.saturating_add(2).saturating_mul(block_bytes);
@@ -385,10 +387,10 @@ fn base_window_bytes(line: &LineRates, like: &[&ReadHistoryRecord], block_bytes:
     asked.min(least.map_or(asked, |least| round_to_blocks(least, block_bytes))).max(block_bytes)
 }
 
-/// Doubled while readers waited with so much, and not as much with more, or more has not been tried.
+/// Doubles the window while readers waited with it, unless larger ones were tried and no better.
 fn grow_window(own: &[&ReadHistoryRecord], base: u64, block_bytes: u64, most: u64) -> u64 {
     let most = round_to_blocks(most, block_bytes);
-    // Of larger blocks there are fewer at once in the same window: another trial.
+    // Larger blocks are fewer in the same window: a different trial.
     let trials = |is_one: &dyn Fn(&ReadHistoryRecord) -> bool| -> Vec<f64> {
         let alike = own.iter().rev().filter(|record| {
             record.has_filled_window() && record.block_bytes <= block_bytes && is_one(record)
@@ -416,7 +418,7 @@ fn grow_window(own: &[&ReadHistoryRecord], base: u64, block_bytes: u64, most: u6
     }
 }
 
-/// Halved while so much was fetched in vain with it.
+/// Halves the window while runs with it wasted too much.
 fn shrink_window(own: &[&ReadHistoryRecord], window_bytes: u64, block_bytes: u64) -> u64 {
     let mut window = window_bytes;
     while window > block_bytes {

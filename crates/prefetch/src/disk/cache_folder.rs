@@ -1,24 +1,24 @@
-//! The folder that pieces lie in, shared by all processes of a user.
+//! The folder of the disk tier, shared by all processes of a user.
 //!
 //! ```text
 //! FOLDER/                       0700
 //!   CACHEDIR.TAG                so that backups leave it out
-//!   v1/                         0700, the user's own
-//!     used                      how much there may be, at most; locked by whoever makes room or takes it
+//!   v1/                         0700, owned by the user
+//!     used                      upper bound of the size; locked by a process that evicts or reserves
 //!     tmp/                      pieces that are being written, each locked by its writer
-//!     5e/9f…c1/                 an object's version, by the SHA-256 of what tells it from others
+//!     5e/9f…c1/                 an object's version, by the SHA-256 of its identity
 //!       0-800000                a piece: first byte and end, in hexadecimal
 //! ```
 //!
-//! **The limit is kept by taking before writing.** Under the lock a writer adds what its file will take to
-//! the sum in `used` and makes the file, at its full length. So whoever counts the folder's files counts those
-//! too that are being written, and the sum is never less than what there is, whatever dies at whatever
-//! moment: a crash leaves it too large, which the next count corrects. It is counted anew whenever it comes
-//! to the limit, when it cannot be read, and after [`COUNT_AGE`], as a power cut may leave an old one.
+//! **A writer reserves room before it writes.** Under the lock it adds the charge of its file to the sum in
+//! `used` and creates the file, at its full length. So a count of the folder's files includes those being
+//! written, and the sum is never less than the actual size, whatever dies at whatever moment. A crash leaves
+//! it too large, which the next count corrects. The files are counted anew whenever the sum reaches the
+//! limit, when it cannot be read, and after [`COUNT_AGE_MAX`], because a power cut may leave an old sum.
 //!
-//! **What goes is what was read longest ago** in any process: a file's time of modification is that of
-//! its last read, give or take [`DiskOptions::touch_interval`](super::DiskOptions::touch_interval). A 16th of the limit is
-//! made free at once, so that the folder is looked through once for as much written.
+//! **Eviction removes the least recently read files** of all processes. A file's modification time is that of
+//! its last read, up to [`DiskTierOptions::touch_interval`](super::DiskTierOptions::touch_interval). Eviction
+//! frees a 16th of the limit at once, so that the folder is scanned once for as many written bytes.
 
 use std::collections::BinaryHeap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -31,23 +31,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::cached_piece::{self, CachedObjectId};
 
-/// A file takes whole blocks of the file system, and as much again for its name and what is kept of it.
+/// File system block: a file is charged in whole blocks, and one more for its name and metadata.
 const FILE_BLOCK_BYTES: u64 = 4 << 10;
-/// The sum is counted anew when it is so old.
+/// Age at which the sum is counted anew.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(3600);
-/// So often an object's folder is made anew for a piece.
+/// Maximum attempts to create an object's folder for a piece.
 const NAMING_TRIES_MAX: usize = 16;
-/// The sum, when it was counted, and the CRC-32C of both.
+/// Length of `used`: the sum, the time of the count, and the CRC-32C of both.
 const USED_FILE_BYTES: usize = 20;
 const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
                    # Objects that tidemill has read. It may be removed at any time.\n";
 
-/// What a file of so many bytes counts as: never less than 8 KiB, which bounds how many there are.
+/// Returns the charge of a file: at least 8 KiB, which limits the number of files.
 pub(super) fn charged_bytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(FILE_BLOCK_BYTES).saturating_add(FILE_BLOCK_BYTES)
 }
 
-/// What was removed to make room.
+/// Totals of evicted files.
 #[derive(Debug, Default)]
 pub(super) struct EvictionCounters {
     pub(super) files: AtomicU64,
@@ -63,7 +63,7 @@ pub(super) struct CacheFolder {
     pub(super) evicted: EvictionCounters,
 }
 
-/// A file that is being written, and removed unless it gets its name.
+/// A file that is being written; removed on drop unless it was published.
 pub(super) struct TemporaryPiece {
     pub(super) file: File,
     path: PathBuf,
@@ -83,10 +83,10 @@ fn make_folder(path: &Path) -> io::Result<()> {
 }
 
 impl CacheFolder {
-    /// The folder at a path, made if it is missing.
+    /// Opens the folder at a path and creates it if missing.
     ///
     /// # Errors
-    /// What the system says; a folder that is another user's, or that others can write to.
+    /// I/O errors; a folder of another user, or one that others can write to.
     pub(super) fn open(path: &Path) -> io::Result<CacheFolder> {
         let folder = CacheFolder {
             root: path.join("v1"),
@@ -110,7 +110,7 @@ impl CacheFolder {
         Ok(folder)
     }
 
-    /// Makes what is missing of it.
+    /// Creates missing folders.
     fn create_missing_folders(&self) -> io::Result<()> {
         if self.root.join("tmp").is_dir() {
             return Ok(());
@@ -119,24 +119,24 @@ impl CacheFolder {
         if let Some(above) = self.root.parent() {
             let tag = above.join("CACHEDIR.TAG");
             if !tag.exists() {
-                // Backups that do not leave it out do no harm.
+                // Without the tag backups merely include the folder.
                 let _ = fs::write(tag, CACHEDIR_TAG);
             }
         }
         make_folder(&self.root.join("tmp"))
     }
 
-    /// Where an object's pieces are.
+    /// Returns the folder of an object's pieces.
     pub(super) fn object_path(&self, object: &CachedObjectId) -> PathBuf {
         let hex: String = object.iter().map(|byte| format!("{byte:02x}")).collect();
         let (shard, rest) = hex.split_at(2);
         self.root.join(shard).join(rest)
     }
 
-    /// The pieces of an object that there are, by their names.
+    /// Lists the pieces of an object by the names of their files.
     ///
     /// # Errors
-    /// What the system says.
+    /// I/O errors.
     pub(super) fn list_pieces(
         &self,
         object: &CachedObjectId,
@@ -153,17 +153,17 @@ impl CacheFolder {
         Ok(all)
     }
 
-    /// Takes so much of the limit, and makes the file for it; none where it is more than the limit.
+    /// Reserves room within the limit and creates the file for it; `None` if the limit is too small.
     ///
     /// # Errors
-    /// What the system says.
+    /// I/O errors.
     pub(super) fn reserve_file(
         &self,
         bytes: u64,
         limit: u64,
     ) -> io::Result<Option<TemporaryPiece>> {
         match self.try_reserve_file(bytes, limit) {
-            // Somebody has removed the folder.
+            // Somebody removed the folder.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.create_missing_folders()?;
                 self.try_reserve_file(bytes, limit)
@@ -187,7 +187,7 @@ impl CacheFolder {
         if sum > limit {
             return Ok(None);
         }
-        // First the sum: who dies here leaves it too large, not too small.
+        // The sum first: a process that dies here leaves it too large, not too small.
         used.write_sum(sum, false)?;
         let serial = self.name_serial.fetch_add(1, Relaxed);
         let name = format!("{:016x}", self.name_hasher.hash_one((std::process::id(), serial)));
@@ -199,10 +199,10 @@ impl CacheFolder {
         Ok(Some(made))
     }
 
-    /// Removes what was read longest ago until the limit is kept: for when it is another than before.
+    /// Evicts files until the limit is kept: for a limit that has changed.
     ///
     /// # Errors
-    /// What the system says.
+    /// I/O errors.
     pub(super) fn evict_to_limit(&self, limit: u64) -> io::Result<()> {
         let used = self.lock_used_file()?;
         let sum = used.read_sum()?;
@@ -212,10 +212,10 @@ impl CacheFolder {
         Ok(())
     }
 
-    /// Gives a file that is written its name.
+    /// Moves a written file to its place.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::NotFound`] where somebody removed the file.
+    /// I/O errors; [`io::ErrorKind::NotFound`] if somebody removed the file.
     pub(super) fn publish_piece(
         &self,
         mut made: TemporaryPiece,
@@ -227,7 +227,7 @@ impl CacheFolder {
         let folder = self.object_path(object);
         let path = folder.join(name);
         let mut named = fs::rename(&made.path, &path);
-        // Whoever makes room removes folders that are empty, a new one too.
+        // An evicting process removes empty folders, even new ones.
         for _ in 0..NAMING_TRIES_MAX {
             match &named {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -256,8 +256,8 @@ impl CacheFolder {
         Ok(UsedFile(file))
     }
 
-    /// Counts what there is and, if that needs it, removes what was read longest ago until there is no more
-    /// than `target`; what there is then. `guess` is what there may be at most, if that is known.
+    /// Counts the files and, if necessary, evicts the least recently read ones down to `target`. Returns the
+    /// remaining sum. `guess` is an upper bound of the sum, if known.
     fn evict_to_target(
         &self,
         target: u64,
@@ -286,7 +286,7 @@ impl CacheFolder {
                 sum = sum.saturating_sub(charged_bytes(file.bytes));
                 is_less = true;
                 if let Some(folder) = file.path.parent() {
-                    // Refused, unless it was the last one.
+                    // Fails unless it was the last file.
                     let _ = fs::remove_dir(folder);
                 }
             }
@@ -297,7 +297,7 @@ impl CacheFolder {
         }
     }
 
-    /// What all files come to, and, in order, those that were read longest ago: as many as come to `wanted`.
+    /// Returns the charge of all files, and the least recently read ones in order, charged `wanted` or more.
     fn scan_files(&self, wanted: u64) -> io::Result<(u64, Vec<CacheFileAge>)> {
         let mut all = OldestFiles {
             wanted_bytes: wanted,
@@ -312,7 +312,7 @@ impl CacheFolder {
             }
             for object in list_folders(&shard)? {
                 for entry in list_entries(&object)? {
-                    // Gone, if it cannot be looked at.
+                    // Removed meanwhile, if it has no metadata.
                     let Ok(about) = entry.metadata() else { continue };
                     let touched = about.modified().unwrap_or(UNIX_EPOCH);
                     all.add_file(CacheFileAge {
@@ -326,12 +326,12 @@ impl CacheFolder {
         Ok((all.total_bytes, all.files.into_sorted_vec()))
     }
 
-    /// Counts what is being written, and removes what nobody writes any more.
+    /// Counts the files being written, and removes those without a writer.
     fn sweep_temporary_files(&self, all: &mut OldestFiles) -> io::Result<()> {
         for entry in list_entries(&self.root.join("tmp"))? {
             let path = entry.path();
             let is_left = match cached_piece::open_for_reading(&path) {
-                // Its writer took the lock under the lock that is held here.
+                // Its writer locked it under the lock that this process holds.
                 Ok(file) => !matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
                 Err(_) => false,
             };
@@ -358,7 +358,7 @@ fn list_folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(folders.map(|entry| entry.path()).collect())
 }
 
-/// A file, by when it was last read.
+/// A file with the time of its last read.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CacheFileAge {
     last_read: SystemTime,
@@ -366,12 +366,12 @@ struct CacheFileAge {
     bytes: u64,
 }
 
-/// The files that were read longest ago, no more of them than are wanted.
+/// The least recently read files, limited to the wanted bytes.
 struct OldestFiles {
     wanted_bytes: u64,
-    /// What all files come to.
+    /// Charge of all files.
     total_bytes: u64,
-    /// What those come to that are held.
+    /// Charge of the files in `files`.
     held_bytes: u64,
     files: BinaryHeap<CacheFileAge>,
 }
@@ -391,11 +391,11 @@ impl OldestFiles {
     }
 }
 
-/// The sum of what the folder's files count as, or more, while nobody else may change it.
+/// The locked file `used` with an upper bound of the files' charge.
 struct UsedFile(File);
 
 impl UsedFile {
-    /// The sum, if it can be relied upon.
+    /// Returns the sum, if it is reliable.
     fn read_sum(&self) -> io::Result<Option<u64>> {
         let mut all = [0; USED_FILE_BYTES];
         match self.0.read_exact_at(&mut all, 0) {
@@ -412,7 +412,7 @@ impl UsedFile {
         Ok((is_right && is_recent).then_some(u64::from_le_bytes(*sum)))
     }
 
-    /// Writes it down, and that it has just been counted.
+    /// Writes the sum, and the time of the count if `is_counted`.
     fn write_sum(&self, sum: u64, is_counted: bool) -> io::Result<()> {
         let mut all = [0; USED_FILE_BYTES];
         if is_counted {
@@ -427,7 +427,7 @@ impl UsedFile {
     }
 }
 
-/// Since 1970.
+/// Returns the seconds since 1970.
 fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

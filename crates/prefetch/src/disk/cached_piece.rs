@@ -1,17 +1,17 @@
-//! A piece of an object as a file, and what of such a file is believed.
+//! A piece of an object as a file, and the checks of such a file.
 //!
 //! ```text
 //!   0       8    12     16                48      56      64          64+4n  68+4n
 //!   [ magic │ 1  │ 64Ki │ object, SHA-256 │ start │ count │ n CRC-32C │ CRC  │ count bytes
 //! ```
 //!
-//! All numbers are little-endian. The bytes are checked by chunks of [`CHUNK_BYTES`], so that a small read
-//! of a large piece reads and checks no more than the chunks that it touches; the last CRC-32C is that of
+//! All numbers are little-endian. Checksums cover chunks of [`CHUNK_BYTES`], so that a small read
+//! of a large piece reads and checks only the chunks that it touches; the last CRC-32C covers
 //! everything before it. The whole format is `docs/formats/read-cache.md`.
 //!
 //! A piece is written beside its place and renamed into it, without `fsync`: after a power cut a file may be
-//! shorter than it was, or zeros. Its length has to be the one that its name says, its header that of
-//! its name and object, its chunks those that were summed; whatever is not is no piece.
+//! shorter than before, or zeros. Its length must match its name, its header must match its name and object,
+//! and its chunks must match their checksums; anything else is no piece.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -24,30 +24,30 @@ use bytes::Bytes;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// So many bytes share a checksum: 6 µs of work for the smallest read.
+/// Number of bytes that share a checksum: 6 µs of work for the smallest read.
 const CHUNK_BYTES: u64 = 64 << 10;
 const CHUNK_LENGTH: usize = 64 << 10;
-/// So many chunks are read in one go: buffers of more are new memory each time, which took a third longer.
+/// Number of chunks in one read: larger buffers are new memory each time, which took a third longer.
 const CHUNKS_PER_READ: u64 = 1;
 const MAGIC: [u8; 8] = *b"TMCACHE\n";
 const FORMAT_VERSION: u32 = 1;
-/// The header up to the chunks' sums.
+/// Length of the header before the checksums of the chunks.
 const FIXED_HEADER_BYTES: u64 = 64;
 const CHECKSUM_BYTES: u64 = 4;
 
-/// What tells one version of one object from all others.
+/// Hash that identifies one version of one object.
 pub(super) type CachedObjectId = [u8; 32];
 
-/// Why a piece's bytes are not there.
+/// The reason why a piece's bytes are unavailable.
 #[derive(Debug)]
 pub(super) enum PieceReadError {
-    /// Somebody removed it.
+    /// Somebody removed the file.
     Missing,
-    /// It is not what was written.
+    /// The file does not have the written contents.
     Damaged,
-    /// The system refused.
+    /// The operating system refused.
     Failed(io::Error),
-    /// Nobody wants the rest.
+    /// The reader stopped.
     Unwanted,
 }
 
@@ -56,7 +56,7 @@ impl From<io::Error> for PieceReadError {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => PieceReadError::Missing,
             io::ErrorKind::UnexpectedEof | io::ErrorKind::IsADirectory => PieceReadError::Damaged,
-            // What a socket answers.
+            // The error for a socket.
             _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
                 PieceReadError::Damaged
             }
@@ -73,28 +73,28 @@ fn header_bytes(count: u64) -> u64 {
     FIXED_HEADER_BYTES + CHECKSUM_BYTES * (chunk_count(count) + 1)
 }
 
-/// How long the file of so many bytes is.
+/// Returns the length of the file for `count` bytes.
 pub(super) fn file_bytes(count: u64) -> u64 {
     header_bytes(count).saturating_add(count)
 }
 
-/// What the file of a range is called.
+/// Returns the file name of a range.
 pub(super) fn piece_file_name(range: &Range<u64>) -> String {
     format!("{:x}-{:x}", range.start, range.end)
 }
 
-/// The range that a file is of, by its name.
+/// Parses the range from a file name.
 pub(super) fn parse_piece_name(name: &str) -> Option<Range<u64>> {
     let (start, end) = name.split_once('-')?;
     let range = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
-    // Other spellings of a number are not ours.
+    // Other spellings of a number are foreign files.
     (range.start < range.end && self::piece_file_name(&range) == name).then_some(range)
 }
 
 /// Writes the piece that begins at `start` of an object.
 ///
 /// # Errors
-/// What the system says.
+/// I/O errors.
 pub(super) fn write_piece(
     file: &mut File,
     object: &CachedObjectId,
@@ -119,32 +119,32 @@ pub(super) fn write_piece(
     file.write_all(bytes)
 }
 
-/// Opens a file to be read, without waiting for whoever writes to a pipe in its place.
+/// Opens a file for reading, without waiting for the writer of a pipe in its place.
 ///
 /// # Errors
-/// What the system says.
+/// I/O errors.
 pub(super) fn open_for_reading(path: &Path) -> io::Result<File> {
     #[expect(clippy::cast_possible_wrap, reason = "flags of the system, as it has them")]
     let flags = OFlags::NONBLOCK.bits() as i32;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// A piece whose header is right.
+/// An open piece with a valid header.
 #[derive(Debug)]
 pub(super) struct CachedPiece {
     file: File,
     range: Range<u64>,
     /// The CRC-32C of each chunk.
     chunk_checksums: Vec<u32>,
-    /// When it was last read, as far as that is written down.
+    /// Recorded time of the last read.
     pub(super) last_read: SystemTime,
 }
 
 impl CachedPiece {
-    /// Opens the file of an object's range and looks at its header.
+    /// Opens the file of an object's range and checks its header.
     ///
     /// # Errors
-    /// [`Unread`].
+    /// [`PieceReadError`].
     pub(super) fn open(
         path: &Path,
         object: &CachedObjectId,
@@ -156,7 +156,7 @@ impl CachedPiece {
         if !about.is_file() || about.len() != file_bytes(count) {
             return Err(PieceReadError::Damaged);
         }
-        // The file is longer, so this is no more than there is.
+        // The file has the expected length, so this is no more than there is.
         let length = usize::try_from(header_bytes(count)).map_err(|_| PieceReadError::Damaged)?;
         let mut header = vec![0; length];
         file.read_exact(&mut header)?;
@@ -180,28 +180,28 @@ impl CachedPiece {
         Ok(CachedPiece { file, range, chunk_checksums: sums, last_read: about.modified()? })
     }
 
-    /// Writes down that it was read at this time.
+    /// Records the time of a read.
     pub(super) fn record_read_time(&self, now: SystemTime) {
-        // Where that is refused, it is merely removed earlier.
+        // Without it the file is merely evicted earlier.
         let _ = self.file.set_modified(now);
     }
 
-    /// Tells the system what of the file is read next: all of it is asked of the disk at once.
+    /// Asks the system to read a range ahead, all of it at once.
     fn advise_read_ahead(&self, offset: u64, length: u64) {
         #[cfg(target_os = "linux")]
         {
             let length = std::num::NonZeroU64::new(length);
-            // Slower without.
+            // Reading works without it, slower.
             let _ = rustix::fs::fadvise(&self.file, offset, length, rustix::fs::Advice::WillNeed);
         }
         #[cfg(not(target_os = "linux"))]
         let _ = (offset, length);
     }
 
-    /// Hands over a part of it in order, checked, in pieces of some chunks, until `out` wants no more.
+    /// Passes a part to `out` in order and checked, in runs of chunks, until `out` stops.
     ///
     /// # Errors
-    /// [`Unread`]; what was handed over before is right.
+    /// [`PieceReadError`]; the bytes passed before it are valid.
     pub(super) fn read_range(
         &self,
         wanted: Range<u64>,

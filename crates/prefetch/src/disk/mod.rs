@@ -1,25 +1,25 @@
-//! What was fetched, kept on a disk for the next process.
+//! The disk tier: fetched bytes kept on a local disk for the next process.
 //!
 //! ```text
-//!  CachedOrigin ── is it there? ──► Kept: which pieces there are of a version      (in memory)
+//!  CachedOrigin ── cached? ──► CachedObject: the known pieces of a version          (in memory)
 //!       │                             │ read, checked
-//!       │ what came from elsewhere    ▼
-//!       └──► queue ──► writer ──► Folder: pieces, a limit, the oldest go           (on the disk)
+//!       │ fetched bytes               ▼
+//!       └──► queue ──► writer ──► CacheFolder: pieces, a limit, eviction            (on the disk)
 //!            bounded    one thread
 //! ```
 //!
-//! - `pieces`: which parts of an object are there?
-//! - `piece`: what of a file is believed?
-//! - `folder`: where are pieces, how much may they take, and which of them go?
+//! - `piece_index`: the parts of an object that are cached
+//! - `cached_piece`: the file of one piece and its checksums
+//! - `cache_folder`: the files of all objects, their limit and their eviction
 //!
-//! A piece is a file: what one request brought, of whatever range, cut where it is longer than
-//! [`PIECE_BYTES_MAX`]. A piece that lies within a later one is removed with it, so the parts of a block go when the
-//! whole of it comes. Mountpoint for S3 keeps whole blocks of one size, one a file, too, and empties the folder
-//! at its start and end; here files outlive processes, so they are listed, locked and aged in the folder itself.
+//! A piece is a file: the bytes of one request, of whatever range, cut if longer than [`PIECE_BYTES_MAX`]. A
+//! piece that lies within a later one is removed with it, so the parts of a block go when the whole block
+//! arrives. Mountpoint for S3 also keeps blocks as files, but of one size, and empties its folder at start
+//! and end. Here files outlive processes, so the folder itself records, locks and ages them.
 //!
-//! **What it costs.** A hit is a hop to another thread, an `open`, two reads and a CRC-32C. Writing
-//! is one thread's work, beside all reads; what it cannot keep up with is not kept. Beyond the memory of
-//! what is read ahead there are twice [`READS_MAX`] reads at once of up to ten runs of 64 KiB.
+//! **Cost.** A hit costs a hop to another thread, an `open`, two reads and a CRC-32C. One thread writes,
+//! beside all reads, and drops what exceeds its queue. In addition to the memory of the prefetch pool there
+//! are twice [`CONCURRENT_READS_MAX`] concurrent reads of up to ten runs of 64 KiB.
 
 mod cache_folder;
 mod cached_piece;
@@ -45,55 +45,55 @@ use cache_folder::CacheFolder;
 use cached_piece::{CachedObjectId, CachedPiece, PieceReadError};
 use piece_index::PieceIndex;
 
-/// A longer piece is cut: what goes at once is no more, and a piece's header stays small.
+/// Maximum length of a piece: it limits the bytes evicted at once and keeps a piece's header small.
 const PIECE_BYTES_MAX: u64 = 8 << 20;
-/// A piece is at most this share of the limit.
+/// Minimum number of pieces that fit the limit.
 const LIMIT_PIECES_MIN: u64 = 8;
-/// The least that there can be on the disk.
+/// Minimum size limit of a tier.
 pub(crate) const LIMIT_BYTES_MIN: u64 = 1 << 20;
-/// So many ranges are read at once, and as many small ones …
+/// Number of concurrent reads of large ranges, and as many of small ones.
 const CONCURRENT_READS_MAX: usize = 4;
-/// … of no more than this, which do not wait behind large ones.
+/// Maximum length of a small read; small reads do not wait behind large ones.
 const SMALL_READ_BYTES_MAX: u64 = 1 << 20;
-/// So many runs of a piece are read before they are looked at.
+/// Number of runs of a piece that are read ahead of the reader.
 const READ_AHEAD_RUNS: usize = 8;
-/// What other processes have written of an object is looked for at most so often.
+/// Minimum interval at which the files of an object that other processes wrote are listed.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How much is kept, and how.
+/// Options of a disk tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskTierOptions {
-    /// What all files may come to, each rounded up to 4 KiB and 4 KiB more. Minimum: 1 MiB.
+    /// Maximum size of all files, each rounded up to 4 KiB and 4 KiB more. Minimum: 1 MiB.
     pub limit_bytes: u64,
-    /// What may wait to be written: memory of what was read ahead that is not free meanwhile. Default: 64 MiB.
+    /// Maximum bytes that wait to be written, in memory of the prefetch pool. Default: 64 MiB.
     pub queue_bytes: u64,
-    /// How often at most it is written down of a file that it was read. Default: a minute.
+    /// Minimum interval at which a file's last read is recorded. Default: a minute.
     pub touch_interval: Duration,
 }
 
 impl DiskTierOptions {
-    /// So many bytes, and the defaults.
+    /// Returns the defaults with this size limit.
     pub fn new(limit_bytes: u64) -> DiskTierOptions {
         let touch_interval = Duration::from_secs(60);
         DiskTierOptions { limit_bytes, queue_bytes: 64 << 20, touch_interval }
     }
 }
 
-/// What a tier did in this process so far.
+/// Totals of a tier in this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskTierStats {
-    /// Bytes of objects that were read.
+    /// Object bytes read.
     pub read_bytes: u64,
-    /// Reads of them: of a piece, or of several that follow one another.
+    /// Reads: of a piece, or of several adjacent ones.
     pub reads: u64,
-    /// Bytes of objects that were written.
+    /// Object bytes written.
     pub written_bytes: u64,
-    /// Bytes that were not: the writer was behind, the disk refused, or the limit is too small for them.
+    /// Object bytes not written: the writer was behind, the disk refused, or the limit is too small for them.
     pub dropped_bytes: u64,
-    /// Bytes of files that were removed to keep the limit.
+    /// Bytes of files that were evicted to keep the limit.
     pub evicted_bytes: u64,
-    /// Files that were not what was written, and were removed.
+    /// Damaged files, which were removed.
     pub damaged_files: u64,
 }
 
@@ -106,8 +106,8 @@ struct DiskTierCounters {
     damaged_files: AtomicU64,
 }
 
-/// A folder of what was fetched, with a limit; several processes share one. Cloning shares the tier.
-/// When the last clone is dropped, its thread writes what waits and ends.
+/// A cache of fetched bytes in a folder, with a size limit; several processes share one. Clones share the
+/// tier. When the last clone is dropped, its thread writes the queue and ends.
 #[derive(Debug, Clone)]
 pub struct DiskTier(Arc<TierHandle>);
 
@@ -151,7 +151,7 @@ impl fmt::Debug for TierState {
 struct WriteQueue {
     items: VecDeque<QueuedWrite>,
     bytes: u64,
-    /// Requests whose bytes will come here.
+    /// Requests in flight whose bytes will be queued.
     pending_requests: usize,
     is_writing: bool,
     is_closed: bool,
@@ -171,12 +171,12 @@ struct QueuedWrite {
 }
 
 impl DiskTier {
-    /// A tier in a folder, which is made if it is missing. `warn` is told once if the disk fails later on:
-    /// then nothing is written any more, or read, and reading goes on without.
+    /// Opens a tier in a folder, which is created if missing. Calls `warn` once if the disk fails later: the
+    /// tier then stops writing, or reading, and callers read without it.
     ///
     /// # Errors
-    /// [`Error::Option`] for a limit that makes no sense; [`Error::Disk`] if the folder cannot be made, or is not
-    /// the user's own.
+    /// [`Error::InvalidOption`] for an invalid limit; [`Error::Disk`] if the folder cannot be created, or does
+    /// not belong to the user.
     pub fn open(
         folder: &Path,
         options: DiskTierOptions,
@@ -219,8 +219,8 @@ impl DiskTier {
         Ok(DiskTier(Arc::new(TierHandle(tier))))
     }
 
-    /// A version of an object, told from all others by what `identity` says: URL, ETag and whatever else
-    /// differs between objects. No word of it reaches the disk, but for a SHA-256 of all of them.
+    /// Returns a version of an object. `identity` distinguishes it from all others: URL, ETag and other
+    /// differences between objects. Only a SHA-256 of these words reaches the disk.
     pub(crate) fn cached_object(&self, identity: &[&str], size: u64) -> Arc<CachedObject> {
         let mut hash = Sha256::new();
         hash.update(size.to_le_bytes());
@@ -242,23 +242,23 @@ impl DiskTier {
         kept
     }
 
-    /// What the folder's files may come to from now on.
+    /// Sets the maximum size of the folder's files.
     pub fn set_limit_bytes(&self, bytes: u64) {
         self.0.0.limit_bytes.store(bytes.max(LIMIT_BYTES_MIN), Relaxed);
     }
 
-    /// What they may come to.
+    /// Returns the maximum size of the folder's files.
     pub fn limit_bytes(&self) -> u64 {
         self.0.0.limit_bytes.load(Relaxed)
     }
 
-    /// What may wait to be written from now on; one piece always may.
+    /// Sets the maximum bytes that wait to be written; one piece always may.
     pub fn set_queue_bytes(&self, bytes: u64) {
         self.0.0.queue_limit_bytes.store(bytes, Relaxed);
     }
 
-    /// Waits until all that was asked for so far has come and is written; whether it is, after so long at
-    /// most.
+    /// Waits until all bytes requested so far have arrived and are written. Returns `false` after the
+    /// timeout.
     pub fn flush(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         let mut queue = self.0.0.queue.lock();
@@ -270,7 +270,7 @@ impl DiskTier {
         true
     }
 
-    /// What it did in this process.
+    /// Returns the totals of this process.
     pub fn stats(&self) -> DiskTierStats {
         let counters = &self.0.0.counters;
         DiskTierStats {
@@ -285,7 +285,7 @@ impl DiskTier {
 }
 
 impl TierState {
-    /// What the writer's thread does.
+    /// Runs the writer thread.
     fn run_writer(&self) {
         if let Err(error) = self.folder.evict_to_limit(self.limit_bytes.load(Relaxed)) {
             self.disable_after_error("write to", &error, &self.writes_enabled);
@@ -308,7 +308,7 @@ impl TierState {
             };
             let count = item.bytes.len() as u64;
             self.write_queued(&item);
-            // Its memory is free before it is no longer counted.
+            // The memory is freed before the count falls.
             drop(item);
             self.queue.lock().bytes -= count;
         }
@@ -337,7 +337,7 @@ impl TierState {
         }
     }
 
-    /// Whether there is room for a piece, which is written then; one that is there already is, too.
+    /// Writes a piece unless it exists. Returns `false` if there is no room for it.
     fn write_piece(
         &self,
         object: &CachedObject,
@@ -360,7 +360,7 @@ impl TierState {
             SystemTime::now(),
         ) {
             Ok(()) => {}
-            // Somebody has emptied the folder.
+            // Somebody emptied the folder.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -382,7 +382,7 @@ impl TierState {
     }
 }
 
-/// A version of an object, and which pieces of it there are.
+/// A version of an object and its known pieces.
 #[derive(Debug)]
 pub(crate) struct CachedObject {
     tier: Arc<TierState>,
@@ -398,7 +398,7 @@ struct PieceListing {
 }
 
 impl CachedObject {
-    /// What of a range is not there: all before it is, and all behind it.
+    /// Returns the part of a range that is not cached, without cached bytes at both ends.
     pub(crate) async fn missing_range(self: &Arc<Self>, range: &Range<u64>) -> Range<u64> {
         if !self.tier.reads_enabled.load(Relaxed) {
             return range.clone();
@@ -419,12 +419,12 @@ impl CachedObject {
         }
     }
 
-    /// Looks which pieces there are.
+    /// Lists the pieces in the folder.
     fn list_pieces(&self) {
         match self.tier.folder.list_pieces(&self.id) {
             Ok(found) => {
-                // What is known and not found may have been written meanwhile. What is gone shows when it
-                // is read.
+                // Known pieces that are not listed may have been written meanwhile. A removed piece is
+                // noticed when it is read.
                 let mut index = self.index.lock();
                 for range in found.into_iter().filter(|range| range.end <= self.size) {
                     index.pieces.add(&range);
@@ -435,7 +435,7 @@ impl CachedObject {
         }
     }
 
-    /// Reads a range, of which all is there, in order; how far that goes shows in what comes.
+    /// Streams a cached range in order; it ends early if a piece cannot be read.
     pub(crate) async fn stream_range(
         self: &Arc<Self>,
         range: Range<u64>,
@@ -483,14 +483,14 @@ impl CachedObject {
         let piece = CachedPiece::open(&path, &self.id, range.clone())?;
         let now = SystemTime::now();
         let interval = self.tier.touch_interval;
-        // One of the future is none.
+        // A time in the future does not count.
         if now.duration_since(piece.last_read).map_or(true, |age| age >= interval) {
             piece.record_read_time(now);
         }
         piece.read_range(wanted, out)
     }
 
-    /// A piece could not be read.
+    /// Forgets a piece that could not be read.
     fn forget_piece(&self, range: &Range<u64>, unread: &PieceReadError) {
         if matches!(unread, PieceReadError::Unwanted) {
             return;
@@ -509,25 +509,24 @@ impl CachedObject {
     fn record_read_error(&self, error: &io::Error) {
         use rustix::io::Errno;
         let known = Errno::from_io_error(error);
-        // That passes.
+        // These errors are transient.
         if !matches!(known, Some(Errno::MFILE | Errno::NFILE | Errno::INTR | Errno::NOMEM)) {
             self.tier.disable_after_error("read from", error, &self.tier.reads_enabled);
         }
     }
 
-    /// Says that bytes of it are asked for, and will be kept or not.
+    /// Counts a request whose bytes may be queued.
     pub(crate) fn begin_request(&self) {
         self.tier.queue.lock().pending_requests += 1;
     }
 
-    /// Says that they have been.
+    /// Ends the count of a request.
     pub(crate) fn end_request(&self) {
         self.tier.queue.lock().pending_requests -= 1;
         self.tier.queue_changed.notify_all();
     }
 
-    /// Writes bytes of it, which begin at `start`, when the writer comes to them, and not at all if
-    /// there is too much before them.
+    /// Queues bytes that begin at `start` for the writer, and drops them if the queue is too long.
     pub(crate) fn enqueue_write(self: &Arc<Self>, start: u64, bytes: Bytes) {
         let count = bytes.len() as u64;
         if count == 0 || start.saturating_add(count) > self.size {

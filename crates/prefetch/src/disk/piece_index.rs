@@ -1,15 +1,15 @@
-//! Which parts of an object are there.
+//! The cached parts of an object.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges of an object, none of which lies within another: in the order of where they begin they end, too.
+/// Ranges of an object, none of which lies within another: sorted by start they are sorted by end, too.
 #[derive(Debug, Default)]
 pub(super) struct PieceIndex(BTreeMap<u64, u64>);
 
 impl PieceIndex {
-    /// Adds a range, and returns those that lay within it, which go. None where it lies within another, and
-    /// is not added.
+    /// Adds a range and returns those that lay within it, which are removed. Returns `None` and adds nothing
+    /// if another range covers it.
     pub(super) fn add(&mut self, range: &Range<u64>) -> Option<Vec<Range<u64>>> {
         if range.start >= range.end || self.is_covered_by_one(range) {
             return None;
@@ -26,7 +26,7 @@ impl PieceIndex {
         Some(within)
     }
 
-    /// Whether one of them has all of a range.
+    /// Returns whether a single piece covers a range.
     pub(super) fn is_covered_by_one(&self, range: &Range<u64>) -> bool {
         self.piece_holding(range.start).is_some_and(|piece| range.end <= piece.end)
     }
@@ -37,14 +37,14 @@ impl PieceIndex {
         }
     }
 
-    /// Of those that have a byte the one that reaches furthest.
+    /// Returns the piece with a byte that reaches furthest.
     pub(super) fn piece_holding(&self, at: u64) -> Option<Range<u64>> {
         let (start, end) = self.0.range(..=at).next_back()?;
         (at < *end).then_some(*start..*end)
     }
 
-    /// What of a range they have from its beginning on, and what up to its end: the ends of the
-    /// part between, which they do not have at either end.
+    /// Returns the part of a range between the bytes that the pieces cover at its start and those that they
+    /// cover at its end.
     pub(super) fn missing_range(&self, range: &Range<u64>) -> Range<u64> {
         let mut start = range.start;
         while start < range.end

@@ -1,6 +1,6 @@
-//! Whatever is read over whatever a network and a server do: the bytes of one version or an error, within the
-//! memory, and to an end. From the readers down to HTTP all of it is as in earnest; a process of its own, whose
-//! allocator counts what the network's threads hold.
+//! Random reads under random faults of network and server: each returns the bytes of one version or an error,
+//! stays within the memory, and ends. From the readers down to HTTP all code is the real one. The tests are a
+//! process of their own, whose allocator counts the memory of the network's threads.
 
 #[path = "../wire/server.rs"]
 #[allow(dead_code, reason = "it does for others what is not of use here")]
@@ -26,21 +26,21 @@ use tokio::runtime::{Builder, Runtime};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// More than the least memory.
+/// More than the minimum memory.
 const SIZE: u64 = MIB + 412_345;
-/// More than ten times what a run takes where many others do.
+/// More than ten times the time of a run on a busy machine.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// Whether this thread is one of the network's.
+    /// True on threads of the network's runtime.
     static IS_NETWORK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the network's threads hold in pieces of [`COUNTED`] bytes and more: blocks.
+/// Bytes that the network's threads hold in allocations of [`COUNTED_BYTES_MIN`] and more: blocks.
 static CURRENT_BYTES: AtomicUsize = AtomicUsize::new(0);
 static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
 const COUNTED_BYTES_MIN: usize = 8 << 10;
-/// In front of what may be counted, and says whether it is.
+/// Size of the mark in front of an allocation that may be counted; it says whether it is.
 const MARK_BYTES: usize = 16;
 
 struct CountingAllocator;
@@ -50,8 +50,8 @@ fn layout_with_mark(layout: Layout) -> Option<Layout> {
     may.then(|| Layout::from_size_align(layout.size() + MARK_BYTES, MARK_BYTES).ok()).flatten()
 }
 
-// SAFETY: the system's allocator does all of it; what is larger has a mark in front of it, by the layout
-// alone, so that whoever frees it finds it there.
+// SAFETY: the system's allocator does all of it; a larger allocation has a mark in front of it, by the layout
+// alone, so that `dealloc` finds it there.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(larger) = layout_with_mark(layout) else {
@@ -136,7 +136,7 @@ fn fault() -> impl Strategy<Value = Option<Fault>> {
     ]
 }
 
-/// Does steps; what is not an error must be bytes of one version, for each reader of the same.
+/// Executes steps; a result that is no error must be bytes of one version, the same for each reader.
 async fn run_steps(server: &Server, store: &PrefetchStore, steps: Vec<FaultTestStep>) {
     let path = Path::from("a");
     let Ok(mut reader) = store.open(&path).await else { return };
@@ -148,7 +148,7 @@ async fn run_steps(server: &Server, store: &PrefetchStore, steps: Vec<FaultTestS
         let Some(bytes) = bytes else { return };
         assert!(!bytes.is_empty() || *at >= SIZE, "an end before the end");
         if !bytes.is_empty() {
-            // Short reads may be of several versions.
+            // A short read may match several versions.
             let known = version.is_some_and(|version| server.is_of(version, bytes, *at));
             if !known {
                 let found = server.version_of(bytes, *at).expect("bytes that are of no version");
@@ -217,7 +217,7 @@ fn network_runtime() -> Runtime {
         .unwrap()
 }
 
-/// The same on threads of its own, with its memory and its time; what they held at most.
+/// Executes steps on threads of its own, with a memory and a time limit, and returns the peak of the memory.
 fn run_with_watchdog(
     faults: Vec<Option<Fault>>,
     steps: Vec<FaultTestStep>,
@@ -225,7 +225,7 @@ fn run_with_watchdog(
     memory_bytes: u64,
 ) -> u64 {
     static ONE: Mutex<()> = Mutex::new(());
-    // What is counted is counted for all.
+    // The counters are global.
     let _one = ONE.lock();
     let (done, is_done) = channel();
     let what = format!("{faults:?} {steps:?} {capacity} {memory_bytes}");
@@ -246,7 +246,7 @@ fn run_with_watchdog(
             let store = PrefetchStore::new(inner, options).unwrap();
             run_steps(&server, &store, steps).await;
         });
-        // What was on its way ends with it.
+        // Requests in flight end with the runtime.
         drop(runtime);
         let _ = done.send(());
     });
@@ -282,7 +282,7 @@ proptest! {
 
 #[test]
 fn prefetched_bytes_are_the_counted_bytes() {
-    // They stay until the last has been read.
+    // The ranges stay until the last one has been read.
     let ranges = vec![(0, 150_000), (500_000, 150_000), (1_000_000, 150_000)];
     let most = run_with_watchdog(Vec::new(), vec![FaultTestStep::Ranges(ranges)], usize::MAX, MIB);
     assert!((450_000..=MIB).contains(&most), "{most}");

@@ -1,4 +1,4 @@
-//! The tier on a disk: over a network that fails, in a folder that is damaged, and beside other processes.
+//! The disk tier: over a network that fails, in a folder that is damaged, and beside other processes.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ use crate::{KIB, MIB, SIZE, expected_bytes, fault, on_runtime, options, requeste
 
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A tier that collects what it warns of.
+/// Opens a tier that collects its warnings.
 fn open_tier_with_warnings(
     folder: &FilePath,
     options: DiskTierOptions,
@@ -71,7 +71,7 @@ fn list_files(folder: &FilePath) -> Vec<PathBuf> {
     all
 }
 
-/// The pieces that are kept in a folder.
+/// Lists the pieces in a folder.
 fn list_pieces(folder: &FilePath) -> Vec<PathBuf> {
     let mut all = list_files(&folder.join("v1"));
     all.retain(|path| {
@@ -85,14 +85,14 @@ fn charged_bytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(4 * KIB) + 4 * KIB
 }
 
-/// What a folder's files come to.
+/// Returns the charge of a folder's files.
 fn charged_folder_bytes(folder: &FilePath) -> u64 {
-    // Nobody makes or removes a file but under the lock. (Where there is none, nobody does.)
+    // Files are made and removed under the lock only. (Without that file, nobody makes or removes any.)
     let used = File::options().read(true).write(true).open(folder.join("v1/used")).ok();
     if let Some(used) = &used {
         used.lock().unwrap();
     }
-    // Those that are being written last: one that gets its name meanwhile is not counted twice.
+    // Files being written come last: one that is published meanwhile is not counted twice.
     let mut all = list_pieces(folder);
     all.extend(list_files(&folder.join("v1/tmp")));
     all.iter()
@@ -101,7 +101,7 @@ fn charged_folder_bytes(folder: &FilePath) -> u64 {
         .sum()
 }
 
-/// An object whose bytes tell their place and which object it is, and that counts what it is asked for.
+/// An object whose bytes depend on offset and object, and that counts its requests.
 #[derive(Debug)]
 struct PlainOrigin {
     version: u8,
@@ -138,7 +138,7 @@ impl Origin for PlainOrigin {
     }
 }
 
-/// Reads a range of an object over a tier, which has to be right.
+/// Reads a range of an object over a tier and checks the bytes.
 async fn read_and_check(object: &Arc<PlainOrigin>, tier: &DiskTier, range: Range<u64>) {
     let name = format!("{}", object.version);
     let origin = CachedOrigin::new(Arc::clone(object) as Arc<_>, tier, &[&name]);
@@ -166,7 +166,7 @@ enum TierStep {
     Flush(usize),
     Reopen(usize),
     Damage(prop::sample::Index, FileDamage),
-    /// All that is kept goes, or no file can be made in its place any more.
+    /// All cached files are removed, or no file can be made in their place any more.
     RemoveAll(bool),
 }
 
@@ -194,7 +194,7 @@ fn step() -> impl Strategy<Value = TierStep> {
     ]
 }
 
-/// Does to a file of the folder what disks and people do.
+/// Damages a file of the folder as disks and people do.
 fn apply_damage(folder: &FilePath, file: &prop::sample::Index, damage: &FileDamage) {
     let all = list_files(&folder.join("v1"));
     if all.is_empty() {
@@ -230,7 +230,8 @@ fn apply_damage(folder: &FilePath, file: &prop::sample::Index, damage: &FileDama
     }
 }
 
-/// Runs steps over two objects, and two tiers in one folder; what is not an error must be an object's bytes.
+/// Executes steps over two objects and two tiers in one folder; a result that is no error must be an object's
+/// bytes.
 fn run_steps(faults: [Vec<Option<StoreFault>>; 2], steps: &[TierStep], limit_bytes: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = Path::from("a");
@@ -350,7 +351,7 @@ fn second_process_fetches_nothing_that_the_first_has_read() {
         assert_eq!((stats.fetched_bytes, stats.requests), (0, 0));
         assert_eq!((stats.disk_bytes, stats.disk_reads), (stats.served_bytes, 5));
         assert_eq!(stats.wasted_bytes, 0);
-        // The whole, with what was there at its end, and then all of it.
+        // Caches the whole object: first with its cached end, then completely.
         store.get(&path).await.unwrap().bytes().await.unwrap();
         flush_all(&tier);
     });
@@ -361,7 +362,7 @@ fn second_process_fetches_nothing_that_the_first_has_read() {
         let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
         assert!(bytes == expected_bytes(0, 0..SIZE));
         assert!(requested_ranges(&faulty).is_empty());
-        // Of another store it is another object.
+        // In another store it is another object.
         open_cached_store(&faulty, options(16 * MIB), &tier, "y")
             .get_range(&path, 5..10)
             .await
@@ -383,7 +384,7 @@ fn cached_ends_of_a_range_are_not_fetched_and_the_gap_is_one_request() {
         assert_eq!((object.take_request_count(), list_pieces(folder.path()).len()), (4, 4));
         read_and_check(&object, &tier, 50..950).await;
         flush_all(&tier);
-        // The part that lay within what was asked for went.
+        // The part within the requested range was removed.
         assert_eq!((object.take_request_count(), list_pieces(folder.path()).len()), (1, 4));
         read_and_check(&object, &tier, 0..1_000).await;
         assert_eq!(object.take_request_count(), 0);
@@ -410,14 +411,14 @@ fn a_damaged_piece_is_fetched_again_and_replaced() {
         let head = file.metadata().unwrap().len() - 500_000;
         file.write_all_at(&byte, head + 300_000).unwrap();
         object.take_request_count();
-        // Chunks before it are right, and what a small read does not touch is not looked at.
+        // Chunks before the damage are right, and a small read checks only the chunks that it touches.
         read_and_check(&object, &tier, 0..200_000).await;
         assert_eq!((object.take_request_count(), tier.stats().damaged_files), (0, 0));
         read_and_check(&object, &tier, 0..500_000).await;
         flush_all(&tier);
         assert_eq!((object.take_request_count(), tier.stats().damaged_files), (1, 1));
         assert!(!path.exists());
-        // What of it was right went with the file.
+        // The intact part of it was removed with the file.
         read_and_check(&object, &tier, 0..500_000).await;
         flush_all(&tier);
         assert_eq!(object.take_request_count(), 1);
@@ -461,7 +462,7 @@ fn cached_files_are_private_and_contain_no_secret() {
     assert!(error.to_string().contains("at least 1 MiB"), "{error}");
 }
 
-/// How long a piece's file is.
+/// Returns the length of a piece's file.
 fn file_bytes(count: u64) -> u64 {
     68 + 4 * count.div_ceil(64 * KIB) + count
 }
@@ -553,7 +554,7 @@ fn several_tiers_that_write_read_and_evict_at_once_keep_the_limit_and_the_bytes(
         }
     });
     assert!(charged_folder_bytes(folder.path()) <= limit);
-    // It is made use of, too.
+    // The limit is used, too.
     assert!(charged_folder_bytes(folder.path()) > limit / 2);
 }
 
@@ -594,7 +595,7 @@ fn a_smaller_limit_is_kept_from_the_start() {
         flush_all(&tier);
         assert!(charged_folder_bytes(folder.path()) > 3 * MIB);
         let tier = open_tier(folder.path(), MIB);
-        // The writer begins with it.
+        // The writer starts with the eviction.
         read_and_check(&object, &tier, 8 * MIB..8 * MIB + 10).await;
         flush_all(&tier);
         assert!(charged_folder_bytes(folder.path()) <= MIB);
@@ -616,7 +617,7 @@ fn slow_writer_delays_no_read_and_drops_what_exceeds_its_queue() {
         tier.set_queue_bytes(MIB);
         let bytes = store.get(&Path::from("a")).await.unwrap().bytes().await.unwrap();
         assert!(bytes == expected_bytes(0, 0..SIZE));
-        // What came last is dropped after it was read.
+        // The last bytes are dropped after they were read.
         while tier.stats().dropped_bytes < SIZE - MIB {
             tokio::task::yield_now().await;
         }
@@ -629,7 +630,7 @@ fn slow_writer_delays_no_read_and_drops_what_exceeds_its_queue() {
     });
 }
 
-/// What goes wrong with a disk is told once, and reading goes on.
+/// Checks that a disk fault causes one warning and that reading continues.
 async fn assert_reads_continue_without(folder: &FilePath, spoil: impl FnOnce()) -> String {
     let (tier, warnings) = open_tier_with_warnings(folder, DiskTierOptions::new(64 * MIB));
     let object = PlainOrigin::new(0, 16 * MIB);
@@ -673,7 +674,7 @@ fn full_disk_causes_one_warning() {
         .stderr(Stdio::null())
         .status();
     if !mounted.is_ok_and(|status| status.success()) {
-        // Who may not mount has the limit of a file's size, below.
+        // A user who may not mount has the test of the file size limit, below.
         return;
     }
     struct Mounted(PathBuf);
@@ -689,7 +690,7 @@ fn full_disk_causes_one_warning() {
     });
 }
 
-/// Runs one of the tests below as a process of its own.
+/// Returns a command that runs one of the tests below as a process of its own.
 fn child_process(test: &str, folder: &FilePath, before: &str) -> Command {
     let mut command = Command::new("sh");
     command
@@ -700,7 +701,7 @@ fn child_process(test: &str, folder: &FilePath, before: &str) -> Command {
     command
 }
 
-/// The folder of a process that [`child`] began.
+/// Returns the folder of a process that [`child_process`] started.
 fn child_folder() -> Option<PathBuf> {
     std::env::var_os("TIDEMILL_TEST_CACHE").map(PathBuf::from)
 }
@@ -729,7 +730,7 @@ fn a_process_that_is_killed_while_it_writes_leaves_nothing_that_is_believed_wron
     const PLACES: u64 = 64;
     let object = PlainOrigin::new(0, PLACES * 400_000);
     if let Some(folder) = child_folder() {
-        // Writes until it is killed, and says each time that it has written.
+        // Writes until it is killed, and reports each flush.
         return on_runtime(async {
             let tier = open_tier(&folder, 2 * MIB);
             for at in (0..PLACES).cycle() {
@@ -762,7 +763,7 @@ fn a_process_that_is_killed_while_it_writes_leaves_nothing_that_is_believed_wron
             flush_all(&tier);
             assert_eq!(tier.stats().damaged_files, 0);
         });
-        // The pieces that nobody writes any more are gone with the next count.
+        // The next count removes pieces without a writer.
         assert_eq!(list_files(&folder.path().join("v1/tmp")), [] as [PathBuf; 0]);
         assert!(charged_folder_bytes(folder.path()) <= 2 * MIB);
     }
@@ -787,7 +788,7 @@ fn object_without_a_lasting_version_is_not_cached() {
         (Some("W/\"a\""), 1_000, false),
         (None, 1_000, true),
         (None, 0, false),
-        // Of the future, or so new that another write could have the same time.
+        // A time in the future, or so recent that another write could have the same time.
         (None, 1 << 40, false),
     ] {
         let object = StoreObject::new(Arc::new(InMemory::new()), meta(e_tag, seconds));

@@ -1,4 +1,4 @@
-//! A store in memory that misbehaves, and what it does is decided by a seed and by what was asked.
+//! A store in memory that misbehaves; a seed and the requests decide how.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,39 +17,39 @@ use object_store::{
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// What happens to a request.
+/// A fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreFault {
-    /// It is refused.
+    /// The request is refused.
     Refused,
-    /// The body ends so far along in 256ths, without an error.
+    /// The body ends early without an error, after this many 256ths.
     BodyEndsEarly(u8),
-    /// The same with one.
+    /// The body fails after this many 256ths.
     BodyFails(u8),
-    /// The answer begins elsewhere.
+    /// The answer begins at another offset.
     WrongRange,
-    /// The object is replaced before.
+    /// The object is replaced before the request.
     Replaced,
 }
 
-/// One object, whose bytes tell their place.
+/// An object whose bytes depend on their offset.
 #[derive(Debug)]
 pub(crate) struct FaultyStore {
     pub(crate) size: u64,
-    /// What happens to the requests to come; nothing once they are used up.
+    /// Faults of the next requests; none once they are used up.
     pub(crate) faults: Mutex<VecDeque<Option<StoreFault>>>,
     version: Mutex<u8>,
-    /// The first of its versions.
+    /// Number of the first version.
     first_version: u8,
     versions: Vec<Bytes>,
     pub(crate) requested_ranges: Mutex<Vec<Range<u64>>>,
-    /// A request is answered when there is a permit.
+    /// Semaphore with a permit for each answer; `None`: every request is answered.
     pub(crate) permits: Option<Arc<Semaphore>>,
-    /// Bodies come in pieces of so many bytes.
+    /// Length of the pieces of a body.
     body_piece_bytes: usize,
 }
 
-/// The byte at a place of a version.
+/// Returns the byte of a version at an offset.
 pub(crate) fn expected_byte(version: u8, at: u64) -> u8 {
     let mixed = (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) ^ u64::from(version);
     mixed.to_le_bytes()[0]
@@ -60,7 +60,7 @@ impl FaultyStore {
         Self::with_first_version(size, faults, 0)
     }
 
-    /// One whose versions begin at another than the first.
+    /// Creates a store whose versions begin at `first`.
     pub(crate) fn with_first_version(
         size: u64,
         faults: Vec<Option<StoreFault>>,

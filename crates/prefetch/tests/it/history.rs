@@ -1,4 +1,4 @@
-//! What past runs saw, through damage and beside other processes.
+//! The read history, through damage and beside other processes.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tidemill_prefetch::ReadHistory;
 use tidemill_prefetch::read_history::HISTORY_FILE_BYTES_MAX;
 use tidemill_prefetch::tuner::{AccessOrder, ReadHistoryRecord};
 
-/// One as a run would write it, told from others by its number.
+/// Returns a record as a run would write it, distinguished by its number.
 fn record_with_number(number: u64) -> ReadHistoryRecord {
     ReadHistoryRecord {
         ended_at_seconds: 1_795_737_600 + number,
@@ -100,7 +100,7 @@ proptest! {
             // A byte damages a line, or joins two.
             prop_assert!(found.len() + 2 * places.len() + 1 >= records.len());
         }
-        // What comes next is a line of its own.
+        // The next record is a line of its own.
         history.append(&record_with_number(99)).unwrap();
         let after = history.records().unwrap();
         prop_assert_eq!(after.last(), Some(&record_with_number(99)));
@@ -121,11 +121,11 @@ fn latest_records_stay_when_there_are_too_many() {
     assert!(found.len() > 80, "{}", found.len());
     let expected: Vec<u64> = (400 - found.len() as u64..400).collect();
     assert_eq!(found, expected);
-    // Nothing else is left of it.
+    // No other file is left.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// What the test below starts twice: appends 250 records, and says when each was.
+/// A child process of the test below, which starts it twice: appends 250 records and prints the time of each.
 #[test]
 fn a_process_of_its_own() {
     let Ok(told) = std::env::var("TIDEMILL_TEST_HISTORY") else { return };
@@ -138,7 +138,7 @@ fn a_process_of_its_own() {
         history
             .append(&ReadHistoryRecord { ended_at_seconds: time, ..record_with_number(number) })
             .unwrap();
-        // Whatever the other one does meanwhile, the file can be read.
+        // The file is readable whatever the other process does.
         history.records().unwrap();
     }
 }
@@ -169,7 +169,7 @@ fn two_processes_append_without_losing_a_line_to_each_other() {
     appended.sort_unstable();
     let found = ReadHistory::for_endpoint(folder.path(), "e").records().unwrap();
     assert!(found.is_sorted_by_key(|record| record.ended_at_seconds));
-    // Whenever it was shortened, by whom, and however long that took: so many of the latest were kept.
+    // The latest records survive, whichever process shortened the file and however long that took.
     for (_, number) in &appended[420..] {
         assert!(found.iter().any(|record| record.requests == *number), "{number} is lost");
     }
@@ -187,7 +187,7 @@ fn unwritable_folder_and_irregular_file_are_errors_and_no_panic() {
     assert!(history.append(&record_with_number(1)).is_err());
     assert!(history.records().is_err());
     fs::remove_dir(history.path()).unwrap();
-    // A link may point to what is somebody else's.
+    // A link may point to a foreign file.
     std::os::unix::fs::symlink(&file, history.path()).unwrap();
     assert!(history.append(&record_with_number(1)).is_err());
     assert_eq!(fs::read(&file).unwrap(), b"");

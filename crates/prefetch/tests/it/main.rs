@@ -35,7 +35,7 @@ fn expected_bytes(version: u8, range: Range<u64>) -> Vec<u8> {
     range.map(|at| expected_byte(version, at)).collect()
 }
 
-/// Bytes of one version, whichever; a replaced object is never mixed.
+/// Returns the version that the bytes belong to; a replaced object is never mixed.
 fn version_of(bytes: &[u8], at: u64) -> Option<u8> {
     let is = |version: &u8| {
         bytes.iter().zip(at..).all(|(found, at)| *found == expected_byte(*version, at))
@@ -80,7 +80,7 @@ fn fault() -> impl Strategy<Value = Option<StoreFault>> {
 
 const SIZE: u64 = 2 * MIB + 12_345;
 
-/// Runs steps; whatever is not an error must be bytes of the object, all of one version for each reader.
+/// Executes steps; a result that is no error must be bytes of the object, all of one version for each reader.
 fn run_steps(faults: Vec<Option<StoreFault>>, steps: &[ReaderStep], memory_bytes: u64) {
     let runtime = Runtime::new().unwrap();
     let path = Path::from("a");
@@ -199,7 +199,7 @@ fn sequential_read_fetches_each_byte_once_in_growing_windows() {
         let stats = reader.stats();
         assert_eq!((stats.served_bytes, stats.fetched_bytes, stats.wasted_bytes), (SIZE, SIZE, 0));
         let mut ranges = requested_ranges(&faulty);
-        // The first reads bring just what they ask for, what comes then is blocks.
+        // The first reads fetch only their own bytes, later ones blocks.
         assert!(ranges[0].end < 64 * KIB, "{ranges:?}");
         ranges.sort_by_key(|range| range.start);
         let blocks = ranges.iter().filter(|range| range.end - range.start == 64 * KIB).count();
@@ -275,7 +275,7 @@ fn only_the_last_of_many_files_is_read_in_small_blocks() {
         let pool = PrefetchPool::new(512 * MIB, Handle::current());
         let mut tasks = Vec::new();
         let mut all = Vec::new();
-        // The same size as one of 40 megabytes has by itself, behind more than is cut.
+        // The same size as one of 40 MB has by itself, behind more than the part with smaller blocks.
         for size in [100 * MIB, 40 * MIB] {
             let faulty = Arc::new(FaultyStore::new(size, Vec::new()));
             let meta = faulty.head(&Path::from("a")).await.unwrap();
@@ -310,7 +310,7 @@ fn only_the_last_of_many_files_is_read_in_small_blocks() {
     });
 }
 
-/// Something as large as a server may say, which never comes.
+/// An object of the largest possible size whose bytes never arrive.
 #[derive(Debug)]
 struct EndlessOrigin;
 
@@ -344,7 +344,7 @@ fn endless_task_claims_no_more_than_a_window() {
     });
 }
 
-/// As who looks for the first end of a line does.
+/// Reads as a search for the first end of a line does.
 #[test]
 fn short_read_past_a_block_and_step_back_fetch_nothing_twice() {
     on_runtime(async {
@@ -441,7 +441,7 @@ fn replaced_object_is_an_error_and_then_read_anew() {
 
 #[test]
 fn read_after_a_failed_read_ignores_older_requests() {
-    // Requests are made in the order of their being wanted.
+    // Requests are made in the order of need.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         for is_declared in [false, true] {
@@ -470,7 +470,7 @@ fn read_after_a_failed_read_ignores_older_requests() {
             };
             let (failed, ()) = tokio::join!(failing, others_are_on_their_way);
             failed.unwrap_err();
-            // What is on its way is going to be refused; what is asked for now is not.
+            // Requests in flight will be refused; new ones will not.
             faulty.faults.lock().clear();
             for at in [100_000, start] {
                 AsyncSeekExt::seek(&mut reader, SeekFrom::Start(at)).await.unwrap();

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::faulty_store::FaultyStore;
 
-/// Blocks of this test are of a size that nothing else allocates.
+/// Block size of this test, which no other allocation has.
 const BLOCK_BYTES: usize = 64 << 10;
 
 struct BlockCountingAllocator;
@@ -46,7 +46,7 @@ static ALLOCATOR: BlockCountingAllocator = BlockCountingAllocator;
 #[test]
 fn many_readers_hold_no_more_than_the_budget() {
     let runtime = Runtime::new().unwrap();
-    // A block of an odd size: no other test allocates just so much.
+    // An odd block size: no other test allocates exactly as much.
     let options = Options {
         block_bytes: BLOCK_BYTES as u64 + 1,
         window_bytes: 1 << 20,

@@ -1,4 +1,4 @@
-//! What is chosen from records, and how a server that behaves as a model does is read by it.
+//! Settings chosen from records, and their effect on a simulated server.
 
 use proptest::prelude::*;
 use tidemill_prefetch::tuner::{
@@ -19,7 +19,7 @@ fn tuning_request(memory_bytes: u64) -> TuningRequest {
     }
 }
 
-/// A server and whoever reads from it, in bytes a second and seconds.
+/// A server and its reader, in bytes a second and seconds.
 #[derive(Debug, Clone, Copy)]
 struct ServerModel {
     first: f64,
@@ -28,12 +28,13 @@ struct ServerModel {
     consumer: f64,
     bytes: f64,
     memory_bytes: u64,
-    /// Whether a connection is seen as it is by itself, or with its share of a full line.
+    /// True if a connection's rate is measured as its share of a full line, false if it is measured by
+    /// itself.
     is_shared: bool,
 }
 
 impl ServerModel {
-    /// What reading with such blocks in such a window saw.
+    /// Returns the record of a run with these blocks and this window.
     fn simulate_run(&self, block_bytes: u64, window_bytes: u64) -> ReadHistoryRecord {
         let most = (self.memory_bytes / 16).max(64 * KIB);
         let block_bytes = block_bytes.min(1 << most.ilog2());
@@ -70,7 +71,8 @@ impl ServerModel {
         }
     }
 
-    /// The least wait of a grid of settings, in milliseconds; of blocks that are no smaller than is chosen.
+    /// Returns the lowest wait of a grid of settings, in milliseconds, with blocks no smaller than the
+    /// tuner's.
     fn best_stall_ms(&self) -> u64 {
         let least = TUNED_BLOCK_BYTES_MIN.min(self.memory_bytes / 16);
         let blocks = (16..27).map(|exponent| 1u64 << exponent).filter(move |block| *block >= least);
@@ -81,7 +83,7 @@ impl ServerModel {
         waits.min().unwrap_or(0)
     }
 
-    /// The records of so many runs, each with the settings that those before it ask for.
+    /// Returns the records of `count` runs, each with the settings chosen from those before it.
     fn simulate_runs(&self, count: usize) -> Vec<ReadHistoryRecord> {
         let mut records = Vec::new();
         for _ in 0..count {
@@ -197,7 +199,7 @@ proptest! {
         model in model(),
         more in 1.0..20f64,
     ) {
-        // With memory for all of it, and little enough on its way.
+        // With memory for all of it, and few bytes in flight.
         let (memory_bytes, rate) = (64 << 30, model.rate.min(1e7));
         let model = ServerModel { memory_bytes, rate, total: rate, is_shared: false, ..model };
         let block = |model: ServerModel| {
@@ -234,7 +236,7 @@ proptest! {
     }
 }
 
-/// A bucket of 30 ms, 25 MB/s a connection and 400 MB/s in all, read as fast as it comes.
+/// Returns a bucket of 30 ms, 25 MB/s a connection and 400 MB/s in all, with a reader as fast as the line.
 fn bucket_model() -> ServerModel {
     ServerModel {
         first: 0.03,
@@ -275,11 +277,11 @@ fn settings_for_a_bucket_match_the_calculation_on_paper() {
     };
     // 400 MB/s for the 30 and 335 ms of a block of 8 MiB: 146 MB, and two blocks more.
     assert_eq!(of(bucket_model()), (8, 160));
-    // Read at 100 MB/s a quarter of that is enough.
+    // A reader of 100 MB/s needs a quarter of that.
     assert_eq!(of(ServerModel { consumer: 100e6, ..bucket_model() }), (8, 56));
-    // In 64 MiB blocks are smaller, so that there are as many: less of them is on its way.
+    // With 64 MiB blocks are smaller, so that there are as many: fewer bytes are in flight.
     assert_eq!(of(ServerModel { memory_bytes: 64 * MIB, ..bucket_model() }), (1, 30));
-    // Of what comes in 11 connections of 90 MB/s, a third of a GB would be on its way by blocks of 32 MiB.
+    // With 11 connections of 90 MB/s and blocks of 32 MiB, a third of a GB would be in flight.
     assert_eq!(of(ServerModel { rate: 90e6, total: 1e9, ..bucket_model() }), (8, 136));
 }
 
@@ -308,7 +310,7 @@ fn tried_settings_with_a_better_rate_are_reused() {
     records.push(slower.clone());
     let chosen = choose_settings(&records, &reading);
     assert_eq!((chosen.block_bytes, chosen.window_bytes), (8 << 20, 256 << 20));
-    // Not what does not fit, nor beside what is fixed.
+    // Settings that do not fit, or contradict fixed ones, are not reused.
     let little =
         choose_settings(&records, &TuningRequest { memory_bytes: 64 << 20, ..reading.clone() });
     assert!(little.window_bytes <= 56 << 20, "{little:?}");
@@ -317,7 +319,7 @@ fn tried_settings_with_a_better_rate_are_reused() {
         &TuningRequest { window_bytes: Some(96 << 20), ..reading.clone() },
     );
     assert_eq!(fixed.window_bytes, 96 << 20);
-    // Nor what did so over other bytes.
+    // Neither are those of a run over other bytes.
     records[0].bytes *= 10;
     let chosen = choose_settings(&records, &reading);
     assert_ne!(chosen.window_bytes, 256 << 20);

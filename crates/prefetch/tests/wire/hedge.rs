@@ -1,4 +1,4 @@
-//! Requests that are sent a second time.
+//! Hedged requests.
 
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
@@ -8,12 +8,12 @@ use crate::server::{Fault, Server};
 use crate::{MIB, on_one_thread, open_store, read_whole_object};
 use tidemill_prefetch::{LastFailure, PrefetchStore};
 
-/// Reads all of an object until so many hedges are saved up.
+/// Reads the whole object until `hedges` hedges are saved up.
 async fn save_up_hedges(server: &Server, store: &PrefetchStore, hedges: u64) {
     loop {
         read_whole_object(server, store).await;
         let stats = store.stats();
-        // How slow this machine is decides what is hedged, and never how often.
+        // The speed of this machine decides what is hedged, never how often.
         assert!(stats.hedges * 50 <= stats.requests, "{stats:?}");
         if stats.requests >= 50 * (hedges + stats.hedges) {
             return;
@@ -42,14 +42,14 @@ proptest! {
             let won = (stats.hedges_won - before.hedges_won) as usize;
             assert!(won >= places.len(), "{won} of {places:?}");
             assert!(stats.hedges * 50 <= stats.requests, "{stats:?}");
-            // Those and no others were asked for twice: a block is a request.
+            // Only those were requested twice: a block is a request.
             let mut asked = server.asked.lock().clone();
             let count = asked.len();
             asked.sort_by_key(|range| range.start);
             asked.dedup();
             assert_eq!(asked.len(), 64);
             let again = stats.hedges - before.hedges + stats.retries - before.retries;
-            // One that was decided on when the first came at the last moment is not sent.
+            // A hedge is not sent if the first answer arrives at the last moment.
             assert!((64 + places.len() as u64..=64 + again).contains(&(count as u64)));
         });
     }
@@ -87,7 +87,7 @@ fn object_replaced_before_the_hedge_is_an_error() {
         *server.faults.lock() = [Some(Fault::Never)].into_iter().chain(faults).collect();
         let error = store.get_range(&path, MIB..MIB + 100).await.unwrap_err();
         assert!(matches!(error, object_store::Error::Precondition { .. }), "{error}");
-        // It is read anew, in the one version or in the other.
+        // The object is read anew, in one version or the other.
         let bytes = store.get_range(&path, MIB..MIB + 100).await.unwrap();
         assert_eq!(server.version_of(&bytes, MIB), Some(1));
     });

@@ -1,5 +1,5 @@
-//! Readers and stores over `object_store`'s client of S3, whose requests a server answers that has only so
-//! much room. One thread does all of it, so each run is the same.
+//! Readers and stores over `object_store`'s client of S3, with a server of limited capacity. One thread
+//! does all of it, so each run is the same.
 
 mod hedge;
 mod measurements;
@@ -19,7 +19,7 @@ use tokio::io::AsyncReadExt;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Ten times what any of it takes on a machine that is busy with other things.
+/// Ten times the time of a test on a busy machine.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 fn on_one_thread(work: impl Future<Output = ()>) {
@@ -37,14 +37,14 @@ fn options() -> Options {
     }
 }
 
-/// A server, and a store that asks it through an endpoint.
+/// Returns a server, and a store that sends its requests through an endpoint.
 fn open_store(server: Server) -> (Arc<Server>, Endpoint, PrefetchStore) {
     let (server, endpoint) = (Arc::new(server), Endpoint::new());
     let store = PrefetchStore::new(Arc::new(server.store(&endpoint)), options()).unwrap();
     (server, endpoint, store)
 }
 
-/// Reads the object from its beginning to its end, all of it declared, and checks it; what it took.
+/// Reads the whole object, declared in advance, checks it, and returns the reader's statistics.
 async fn read_whole_object(server: &Server, store: &PrefetchStore) -> ReadStats {
     let mut reader = store.open(&Path::from("a")).await.unwrap();
     reader.declare_range(0..server.size);
@@ -55,7 +55,7 @@ async fn read_whole_object(server: &Server, store: &PrefetchStore) -> ReadStats 
     reader.stats()
 }
 
-/// How many requests were refused since the last time.
+/// Returns the number of refused requests since the last call.
 fn take_refused_count(server: &Server) -> usize {
     server.refused.swap(0, Ordering::SeqCst)
 }
@@ -68,7 +68,7 @@ fn partial_reads_continue_without_extra_requests() {
             let mut reader = store.open(&Path::from("a")).await.unwrap();
             let (mut all, mut part) = (Vec::new(), vec![0; size as usize]);
             loop {
-                // As much as has come of a block by now: pieces of 20 kB.
+                // Returns the bytes of a block that have arrived by now: pieces of 20 kB.
                 match AsyncReadExt::read(&mut reader, &mut part).await.unwrap() {
                     0 => break,
                     count => all.extend_from_slice(&part[..count]),
@@ -84,7 +84,7 @@ fn partial_reads_continue_without_extra_requests() {
     });
 }
 
-/// Whether more than one request was on its way at once.
+/// Returns whether several requests were in flight at once.
 fn was_fetched_ahead(server: &Server) -> bool {
     server.flying_max.load(Ordering::SeqCst) > 8
 }

@@ -1,4 +1,4 @@
-//! What an endpoint's answers say of the line to it.
+//! Measurements of an endpoint from its answers.
 
 use std::sync::atomic::Ordering;
 
@@ -15,13 +15,13 @@ fn repeated_bytes_are_counted_once() {
         let before = endpoint.measurements();
         assert_eq!((before.requests, before.bytes, before.median_first_byte()), (0, 0, None));
         let stats = read_whole_object(&server, &store).await;
-        // Its last bytes are read before the requests that brought them end.
+        // The reader gets the last bytes before the requests that fetched them end.
         while endpoint.measurements().requests <= stats.requests {
             tokio::task::yield_now().await;
         }
         let seen = endpoint.measurements().delta_since(&before);
         assert_eq!((seen.bytes, stats.fetched_bytes), (8 * MIB, 8 * MIB));
-        // The body that was cut off is gone on with by another request.
+        // Another request fetches the rest of the body that was cut off.
         assert_eq!(seen.requests, stats.requests + 1);
         assert_eq!(seen.throttled_responses, 1);
         assert!(seen.median_first_byte().is_some() && seen.total_rate().is_some());
@@ -41,11 +41,11 @@ fn initial_concurrency_is_the_known_one() {
         endpoint.set_initial_concurrency(4);
         assert_eq!(endpoint.concurrent_requests_max(), 4);
         let first = read_whole_object(&server, &store).await;
-        // Without, 16 at once and then 8 would have been refused.
+        // Otherwise 16 concurrent requests and then 8 would have been refused.
         let count = take_refused_count(&server);
         assert!(count < 8, "{count}");
         assert_eq!(first.throttled_responses, count as u64);
-        // What is known by now is better than what was once.
+        // Current knowledge is better than old records.
         let known = endpoint.concurrent_requests_max();
         endpoint.set_initial_concurrency(64);
         assert_eq!(endpoint.concurrent_requests_max(), known);
@@ -73,7 +73,7 @@ fn measurements_of_one_pass_tune_the_next() {
             window_bytes: 28 * MIB,
             requests: seen.requests,
             bytes: seen.bytes,
-            // Without a network they are whatever the machine makes of them: those that a disk would have.
+            // Without a network they depend on the machine: these are those of a disk.
             first_byte_us: 1_000,
             connection_rate: 100_000_000,
             total_rate: 1_000_000_000,

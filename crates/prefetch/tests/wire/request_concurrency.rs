@@ -1,4 +1,4 @@
-//! How many requests go at once.
+//! The number of concurrent requests.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ fn throttling_server_gets_fewer_requests_until_it_has_room_again() {
         for capacity in [1, 4, 11] {
             let (server, endpoint, store) = open_store(Server::new(8 * MIB, Vec::new()));
             server.capacity.store(capacity, Ordering::SeqCst);
-            // 16 go at once to a server of which nothing is known; then half of that, and half of that.
+            // 16 concurrent requests to an unknown server; then half of that, and half of that.
             let first = read_whole_object(&server, &store).await;
             let count = take_refused_count(&server);
             assert_eq!((first.throttled_responses, first.retries), (count as u64, count as u64));
             assert!((1..=16 + 8 + 4 + 2 + 1).contains(&count), "{count} at {capacity}");
-            // What is known of it by now lasts.
+            // The learned limit lasts.
             for _ in 0..4 {
                 read_whole_object(&server, &store).await;
             }
             let count = take_refused_count(&server);
             assert!(count <= 4 * 128 / 10, "{count} of 512 at {capacity}");
             assert!(endpoint.concurrent_requests_max() <= capacity + 1);
-            // It has room again.
+            // The server has room again.
             server.capacity.store(usize::MAX, Ordering::SeqCst);
             let mut passes = 0;
             while endpoint.concurrent_requests_max() <= 20 {
@@ -86,20 +86,20 @@ fn awaited_read_precedes_prefetches_and_waits_for_a_slot() {
                 while server.asked.lock().len() < count {
                     tokio::task::yield_now().await;
                 }
-                // Nobody else is sent.
+                // No other request is sent.
                 for _ in 0..100 {
                     tokio::task::yield_now().await;
                 }
                 assert_eq!(server.asked.lock().len(), count);
             }
         };
-        // What may go ahead of the 16.
+        // The prefetches that the 16 slots allow.
         asked(14).await;
         let read = |range: Range<u64>| {
             let cursor = ObjectCursor::new(Arc::clone(&object));
             tokio::spawn(async move { cursor.read_range(range).await.unwrap() })
         };
-        // Elsewhere, and of what waits for its turn.
+        // One read elsewhere, and one of a block that waits for its turn.
         let ranges = [3 * MIB + 100..3 * MIB + 110, 6 * MIB..6 * MIB + 10];
         let reads = ranges.clone().map(read);
         asked(16).await;

@@ -1,5 +1,5 @@
-//! An object store below `object_store`'s client: HTTP without a network. It misbehaves as it is told to,
-//! and what it does is decided by what was asked.
+//! An object store below `object_store`'s client: HTTP without a network. It misbehaves on demand,
+//! and the requests alone decide how.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,59 +24,59 @@ use parking_lot::Mutex;
 use tidemill_prefetch::Endpoint;
 use tokio::sync::Semaphore;
 
-/// What happens to a request.
+/// A fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is refused with this status.
+    /// The request is refused with this status.
     Status(u16),
     /// The connection is lost before an answer.
     Lost,
-    /// There is no answer, until the client's patience is at an end.
+    /// There is no answer until the client times out.
     Stall,
-    /// There is none, ever.
+    /// There is never an answer.
     Never,
-    /// The answer comes after others have.
+    /// The answer arrives after others.
     Late(u8),
-    /// The body ends so far along in 256ths, without an error.
+    /// The body ends early without an error, after this many 256ths.
     Short(u8),
-    /// The same with one.
+    /// The body fails after this many 256ths.
     Reset(u8),
-    /// The same after a long time.
+    /// The body fails after this many 256ths and a long time.
     Hang(u8),
-    /// The body has more bytes than it should.
+    /// The body has extra bytes.
     Longer,
-    /// `Content-Range` says something else.
+    /// `Content-Range` names another range.
     Elsewhere,
-    /// The object is replaced before.
+    /// The object is replaced before the request.
     Replaced,
 }
 
-/// For so long a request without an answer is waited for.
+/// Timeout of a request without an answer.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Bodies come in pieces of so many bytes.
+/// Length of the pieces of a body.
 const PIECE: usize = 20_000;
 
-/// A bucket `b` with an object `a`, whose bytes tell their place and version.
+/// A bucket `b` with an object `a`, whose bytes depend on their offset and version.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) size: u64,
     versions: Vec<Bytes>,
     version: AtomicUsize,
-    /// What happens to the reads to come; nothing once they are used up.
+    /// Faults of the next reads; none once they are used up.
     pub(crate) faults: Mutex<VecDeque<Option<Fault>>>,
-    /// The ranges that were asked for.
+    /// The requested ranges.
     pub(crate) asked: Mutex<Vec<Range<u64>>>,
-    /// So many requests may be on their way at once.
+    /// Maximum number of concurrent requests.
     pub(crate) capacity: AtomicUsize,
     flying: AtomicUsize,
-    /// The most that there were of those that were answered.
+    /// Maximum number of concurrent requests that were answered.
     pub(crate) flying_max: AtomicUsize,
     pub(crate) refused: AtomicUsize,
-    /// Reads are answered when there is a permit, if there is something to give them.
+    /// Semaphore with a permit for each answered read; `None`: every read is answered.
     pub(crate) permits: Option<Semaphore>,
 }
 
-/// The byte at a place of a version.
+/// Returns the byte of a version at an offset.
 pub(crate) fn byte(version: usize, at: u64) -> u8 {
     let mixed = (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) ^ version as u64;
     mixed.to_le_bytes()[0]
@@ -100,7 +100,7 @@ impl Server {
         }
     }
 
-    /// The bucket, asked through an endpoint.
+    /// Returns the bucket, accessed through an endpoint.
     pub(crate) fn store(self: &Arc<Self>, endpoint: &Endpoint) -> AmazonS3 {
         let backoff = BackoffConfig {
             init_backoff: Duration::from_millis(1),
@@ -121,12 +121,12 @@ impl Server {
             .unwrap()
     }
 
-    /// Bytes of one version, whichever.
+    /// Returns the version that the bytes belong to.
     pub(crate) fn version_of(&self, bytes: &[u8], at: u64) -> Option<usize> {
         (0..self.versions.len()).find(|version| self.is_of(*version, bytes, at))
     }
 
-    /// Whether bytes are of a version.
+    /// Returns whether bytes are of a version.
     pub(crate) fn is_of(&self, version: usize, bytes: &[u8], at: u64) -> bool {
         let start = usize::try_from(at).unwrap();
         self.versions[version].get(start..start + bytes.len()) == Some(bytes)
@@ -144,7 +144,7 @@ impl Server {
         if let Some(permits) = &self.permits {
             permits.acquire().await.unwrap().forget();
         }
-        // Others come meanwhile.
+        // Others arrive meanwhile.
         let turns = if let Some(Fault::Late(turns)) = fault { turns } else { 4 };
         for _ in 0..turns {
             tokio::task::yield_now().await;
@@ -220,7 +220,7 @@ fn answer(
     answer
 }
 
-/// A request that is on its way.
+/// A request in flight.
 struct Flight {
     server: Arc<Server>,
     count: usize,
@@ -254,7 +254,7 @@ impl Body for Pieces {
     }
 }
 
-/// The way to it.
+/// The connection to the server.
 #[derive(Debug, Clone)]
 struct Wire(Arc<Server>, Endpoint);
 
