@@ -1,4 +1,5 @@
-//! What `bench/sort` measures: makes inputs, sorts them as GNU sort would be asked to, checks them.
+//! The program of `bench/sort`: generates inputs, sorts them with GNU sort's options, and validates the
+//! result.
 //!
 //! ```text
 //! bench generate KIND BYTES FILE     records, words, integers, sorted, reversed, few, skewed

@@ -1,4 +1,4 @@
-//! Blocks from one reader to several threads that push their records.
+//! Distribution of blocks from one reader to several threads that push their records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -10,7 +10,7 @@ use crate::record_order::RecordOrder;
 use crate::sorter::{SortTask, Sorter};
 
 /// Reads blocks until `read` leaves one empty, and pushes their records by `take` on `threads` threads;
-/// block n is task n. Blocks are used again.
+/// block n is task n. Blocks are reused.
 pub(crate) fn feed_blocks<O: RecordOrder, B: Default + Send, E: From<Error> + Send>(
     sorter: &Sorter<O>,
     threads: usize,
@@ -25,15 +25,15 @@ pub(crate) fn feed_blocks<O: RecordOrder, B: Default + Send, E: From<Error> + Se
     feed_lanes(sorter, threads, 1, read, take)
 }
 
-/// What task a block is of.
+/// The task that a block belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockTask {
     pub(crate) task: u64,
-    /// No other block of the task follows. The last task of all may leave it open.
+    /// True if no other block of the task follows. The last task of all may leave it open.
     pub(crate) is_last: bool,
 }
 
-/// As [`feed`], for tasks of several blocks, which follow one another. Each task has one thread.
+/// As [`feed_blocks`], for tasks of several consecutive blocks. Each task has one thread.
 pub(crate) fn feed_multi_block_tasks<O: RecordOrder, B: Default + Send, E: From<Error> + Send>(
     sorter: &Sorter<O>,
     threads: usize,
@@ -43,7 +43,8 @@ pub(crate) fn feed_multi_block_tasks<O: RecordOrder, B: Default + Send, E: From<
     feed_lanes(sorter, threads, threads.max(1), read, take)
 }
 
-/// Tasks go to so many lanes in turn, each with threads of its own; one thread where tasks have several blocks.
+/// Assigns tasks to `lanes` lanes in turn, each with threads of its own; one thread if tasks have several
+/// blocks.
 fn feed_lanes<O: RecordOrder, B: Default + Send, E: From<Error> + Send>(
     sorter: &Sorter<O>,
     threads: usize,
@@ -67,7 +68,7 @@ fn feed_lanes<O: RecordOrder, B: Default + Send, E: From<Error> + Send>(
             None => Ok(()),
         }
     };
-    // After a failure blocks are taken and left, so that the reader finds out and never waits.
+    // After a failure blocks are taken and left, so that the reader notices it and never waits.
     let work = |lane: usize| {
         let (mut result, mut open) = (Ok(()), None);
         loop {

@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
-/// A flag that every loop of a sort looks at, at least every few milliseconds. Cloning shares it.
+/// A flag that every loop of a sort checks at least every few milliseconds. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct SortCancelFlag(Arc<AtomicBool>);
 
 impl SortCancelFlag {
-    /// A flag that is not raised.
+    /// Creates a flag that is not raised.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks the sort to stop. Safe in a signal handler, any number of times.
+    /// Raises the flag. Safe in a signal handler, any number of times.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked to.
+    /// Returns whether the flag is raised.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -31,7 +31,7 @@ impl SortCancelFlag {
 }
 
 impl From<Arc<AtomicBool>> for SortCancelFlag {
-    /// A flag that somebody else has.
+    /// Wraps a flag that the caller owns.
     fn from(flag: Arc<AtomicBool>) -> Self {
         SortCancelFlag(flag)
     }

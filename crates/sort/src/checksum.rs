@@ -1,19 +1,19 @@
-//! A checksum of a set of records that no order changes: what went in is what came out.
+//! A checksum of a set of records that does not depend on their order, to compare input and output.
 
-/// Sums of hashes: equal for the same records in any order. It finds lost, doubled and changed
-/// records, and is no defence against somebody who wants to deceive it.
+/// Sums of hashes: equal for the same records in any order. It detects lost, duplicated and changed
+/// records, and is no defence against deliberate manipulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecordChecksum {
-    /// How many records.
+    /// Number of records.
     pub rows: u64,
-    /// How many bytes they have, without what ends or announces them.
+    /// Bytes of the records, without terminators and length prefixes.
     pub bytes: u64,
     /// The sum of the records' hashes, modulo 2^64.
     pub hash_sum: u64,
 }
 
 impl RecordChecksum {
-    /// Takes a record in.
+    /// Adds a record.
     #[inline]
     pub fn add_record(&mut self, record: &[u8]) {
         self.rows += 1;
@@ -21,7 +21,7 @@ impl RecordChecksum {
         self.hash_sum = self.hash_sum.wrapping_add(hash_bytes(record));
     }
 
-    /// Takes the records of another checksum in.
+    /// Adds the records of another checksum.
     pub fn merge(&mut self, other: &RecordChecksum) {
         self.rows += other.rows;
         self.bytes += other.bytes;
@@ -29,7 +29,7 @@ impl RecordChecksum {
     }
 }
 
-// Odd, random, and no more to them.
+// Odd random numbers without further meaning.
 const HASH_KEYS: [u64; 3] = [0x9fb2_1c65_1e98_df25, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
 
 #[inline]
@@ -38,7 +38,7 @@ fn fold_product(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-/// A 64-bit hash of some bytes: 16 of them at a time through a 64 × 64 bit product, as wyhash.
+/// Returns a 64-bit hash of bytes: 16 of them at a time through a 64 × 64 bit product, as wyhash.
 #[inline]
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
     let mut state = HASH_KEYS[2] ^ (bytes.len() as u64).wrapping_mul(HASH_KEYS[0]);

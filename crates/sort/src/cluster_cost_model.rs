@@ -1,4 +1,4 @@
-//! What a cluster would need for a sort: the fan-out against a shuffle of N × M pieces.
+//! Cost model of a sort on a cluster: a fan-out sort against a shuffle of N × M pieces.
 //!
 //! The model is the one that Quantcast published with its sort, for 10 TB in 10,000 tasks on each side
 //! on 2,500 drives; input read and output written are left out, as there. Per byte of the input:
@@ -13,23 +13,23 @@
 //! | seeks | one a piece: `maps` × `reduces` | one for each `run_bytes` of a run |
 //! | through the core switch | 1 | `switch_bytes` |
 //!
-//! What had to be fitted, since it is not published: `run_bytes` = 10 MB, which follows from the 8
+//! Two parameters are not published and had to be fitted: `run_bytes` = 10 MB, which follows from the 8
 //! seconds of seeks (runs are "well over 1 MB"), and `switch_bytes` = 2.3, which follows from the 184
 //! seconds and depends on where in the racks copies and stripes are. `parity` = 1.5 and one merge pass
-//! are published, as terms of the sums. What it costs to do a failed task again ("hours" and "minutes")
+//! are published, as terms of the sums. The cost of repeating a failed task ("hours" and "minutes")
 //! is not modelled.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// A cluster and a job.
+/// Parameters of a cluster and of a sort on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ClusterSortModel {
-    /// How many records. Default: 10^11.
+    /// Number of records. Default: 10^11.
     pub record_count: f64,
-    /// The bytes of each. Default: 100.
+    /// Bytes of each record. Default: 100.
     pub record_bytes: f64,
     /// Map tasks. Default: 10,000.
     pub map_tasks: f64,
@@ -37,19 +37,19 @@ pub struct ClusterSortModel {
     pub reduce_tasks: f64,
     /// Drives. Default: 2,500.
     pub drives: f64,
-    /// Milliseconds that a seek takes. Default: 20.
+    /// Time of a seek in milliseconds. Default: 20.
     pub seek_ms: f64,
-    /// Bytes a second of a drive. Default: 50 MB.
+    /// Throughput of a drive in bytes a second. Default: 50 MB.
     pub drive_rate: f64,
-    /// Bytes of each run that are read at once in the last merge. Default: 10 MB.
+    /// Bytes of each run that the last merge reads at once. Default: 10 MB.
     pub run_bytes: f64,
-    /// Copies of what is fanned out. Default: 2.
+    /// Number of copies of the fanned-out records. Default: 2.
     pub fan_out_copies: f64,
     /// Bytes written for each byte of a run. Default: 1.5.
     pub parity: f64,
     /// Merge passes of the map tasks of the shuffle. Default: 1.
     pub merge_passes: f64,
-    /// Bytes a second of the core switch. Default: 125 GB.
+    /// Throughput of the core switch in bytes a second. Default: 125 GB.
     pub switch_rate: f64,
     /// Bytes through the core switch for each byte sorted by the fan-out. Default: 2.3.
     pub switch_bytes: f64,
@@ -75,29 +75,29 @@ impl Default for ClusterSortModel {
     }
 }
 
-/// What one of the two ways needs.
+/// Cost of one of the two methods.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClusterSortCost {
     /// Seeks of all drives.
     pub seeks: f64,
-    /// Seconds that they take, all drives at it.
+    /// Time of the seeks in seconds, with all drives working.
     pub seek_seconds: f64,
     /// Bytes read and written.
     pub disk_bytes: f64,
-    /// Seconds that they take, all drives at it.
+    /// Time of the disk transfers in seconds, with all drives working.
     pub disk_seconds: f64,
     /// Bytes through the core switch.
     pub switch_bytes: f64,
-    /// Seconds that they take.
+    /// Time of the transfers through the switch in seconds.
     pub switch_seconds: f64,
 }
 
 impl ClusterSortModel {
-    /// Reads `records=1e9,size=100,…`: what is not named has its default. Numbers may have the units k,
-    /// M, G, T and P, thousands each.
+    /// Parses `records=1e9,size=100,…`; parameters that are not named have their defaults. Numbers may have
+    /// the units k, M, G, T and P, thousands each.
     ///
     /// # Errors
-    /// [`Error::Option`] for names that are not known and numbers that are none, or not above zero.
+    /// [`Error::InvalidOption`] for unknown names, and for values that are no numbers or not above zero.
     pub fn parse(text: &str) -> Result<Self> {
         let mut model = ClusterSortModel::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -145,7 +145,7 @@ impl ClusterSortModel {
         ]
     }
 
-    /// The bytes that are sorted.
+    /// Returns the total size of the records.
     pub fn total_bytes(&self) -> f64 {
         self.record_count * self.record_bytes
     }
@@ -161,7 +161,8 @@ impl ClusterSortModel {
         }
     }
 
-    /// Map tasks write a run for each reduce task, which fetches its piece from each.
+    /// Returns the cost of a shuffle: map tasks write a run for each reduce task, which fetches its piece
+    /// from each.
     pub fn shuffle_cost(&self) -> ClusterSortCost {
         let bytes = self.total_bytes();
         self.compute_cost(
@@ -171,7 +172,8 @@ impl ClusterSortModel {
         )
     }
 
-    /// Map tasks append to partitions, sorters cut these into runs, reduce tasks merge them.
+    /// Returns the cost of a fan-out: map tasks append to partitions, sorters cut these into runs, reduce
+    /// tasks merge the runs.
     pub fn fan_out_cost(&self) -> ClusterSortCost {
         let bytes = self.total_bytes();
         self.compute_cost(

@@ -1,10 +1,10 @@
-//! Which part of the order a record belongs to: boundaries taken from a sample.
+//! Cut points between range partitions, derived from a sample.
 //!
-//! Boundaries are quantiles of the sample. A key that takes several quantiles gets a part of its
+//! Cut points are quantiles of the sample. A key that takes several quantiles gets a partition of its
 //! own, bounded on both sides, whose records all tie: they need no sort, however many there are.
 //!
-//! Where the prefix is a hash, parts are even cuts of its 64 bits, which are right whatever the sample has; from that
-//! come the common keys alone.
+//! For an order with a hashed prefix, the cut points divide its 64 bits evenly, which is right for any
+//! sample; the sample only provides the common keys.
 
 use std::cmp::Ordering;
 
@@ -14,13 +14,13 @@ use crate::record_order::RecordOrder;
 struct CutPoint {
     /// `None`: all records of the prefix are before it.
     record: Option<Vec<u8>>,
-    /// Whether records that tie with it are before it.
+    /// True if records that tie with it are before it.
     includes_ties: bool,
-    /// Whether all records of the part before it tie.
+    /// True if all records of the partition before it tie.
     ends_tied_partition: bool,
 }
 
-/// Boundaries between parts; there is one part more than boundaries.
+/// The cut points between partitions; there is one partition more than cut points.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CutPoints {
     prefixes: Vec<u64>,
@@ -28,7 +28,7 @@ pub(crate) struct CutPoints {
 }
 
 impl CutPoints {
-    /// The parts of an order, at most `count` of them (at least one).
+    /// Derives cut points from a sample, for at most `count` partitions (at least one).
     pub(crate) fn from_sample<O: RecordOrder>(order: &O, sample: Vec<&[u8]>, count: usize) -> Self {
         if order.has_hashed_prefix() {
             CutPoints::evenly_hashed(order, sample, count)
@@ -37,16 +37,16 @@ impl CutPoints {
         }
     }
 
-    /// Even cuts of the prefixes, and parts for keys that are common in a sample.
+    /// Divides the prefixes evenly, and adds partitions for keys that are common in a sample.
     fn evenly_hashed<O: RecordOrder>(order: &O, mut sample: Vec<&[u8]>, count: usize) -> Self {
         let count = count.max(1);
         sample.sort_by(|a, b| order.compare(a, b));
-        // As common as four parts are: they are a quarter of them at most, and take two boundaries each.
+        // As common as four partitions: at most a quarter of them, and they take two cut points each.
         let common = (4 * sample.len()).div_ceil(count).max(8);
         let groups = sample.chunk_by(|a, b| order.compare(a, b).is_eq());
         let groups: Vec<_> = groups.filter(|group| group.len() >= common).collect();
         let even = count - 2 * groups.len().min(count / 4);
-        // By prefix; one without a record is behind all that have the same.
+        // By prefix; a cut point without a record is behind all records of that prefix.
         let mut boundaries: Vec<(u64, Option<&[u8]>)> = (1..even as u128)
             .map(|index| (((index << 64) / even as u128) as u64 - 1, None))
             .chain(
@@ -79,7 +79,7 @@ impl CutPoints {
         parts
     }
 
-    /// At most `count` parts (at least one), of equal numbers of sampled records where that can be.
+    /// Divides the sample into at most `count` partitions (at least one), of equal size if possible.
     pub(crate) fn from_quantiles<O: RecordOrder>(
         order: &O,
         mut sample: Vec<&[u8]>,
@@ -112,7 +112,8 @@ impl CutPoints {
         self.cut_points.push(CutPoint { record, includes_ties: above, ends_tied_partition: above });
     }
 
-    /// A part more, behind all others, for what comes after a record that none of the last part is behind.
+    /// Adds a partition behind all others, for records behind `most`. No record of the last partition is
+    /// behind it.
     pub(crate) fn add_last_partition<O: RecordOrder>(&mut self, order: &O, most: Vec<u8>) {
         self.prefixes.push(order.prefix(&most));
         self.cut_points.push(CutPoint {
@@ -122,7 +123,8 @@ impl CutPoints {
         });
     }
 
-    /// A part more, before all others, for what comes before a record that none of the first part is before.
+    /// Adds a partition before all others, for records before `least`. No record of the first partition is
+    /// before it.
     pub(crate) fn add_first_partition<O: RecordOrder>(&mut self, order: &O, least: Vec<u8>) {
         self.prefixes.insert(0, order.prefix(&least));
         let first =
@@ -134,18 +136,19 @@ impl CutPoints {
         self.cut_points.len() + 1
     }
 
-    /// The prefix and the record where a part ends, and whether those that tie with it belong to the part; the last part has no end.
+    /// Returns prefix and record at which a partition ends, and whether records that tie with it belong to
+    /// the partition. The last partition has no end.
     pub(crate) fn partition_end(&self, part: usize) -> Option<(u64, Option<&[u8]>, bool)> {
         let boundary = self.cut_points.get(part)?;
         Some((self.prefixes[part], boundary.record.as_deref(), boundary.includes_ties))
     }
 
-    /// Whether all records of a part tie.
+    /// Returns whether all records of a partition tie.
     pub(crate) fn is_tied_partition(&self, part: usize) -> bool {
         part > 0 && self.cut_points.get(part).is_some_and(|boundary| boundary.ends_tied_partition)
     }
 
-    /// The part of a record with this prefix.
+    /// Returns the index of the partition for a record with this prefix.
     #[inline]
     pub(crate) fn partition_index<O: RecordOrder>(
         &self,

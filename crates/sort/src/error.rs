@@ -1,48 +1,48 @@
-//! What can go wrong while records are sorted.
+//! Errors of sorting records.
 
 use std::io;
 use std::path::PathBuf;
 
-/// The crate's results.
+/// Result of this crate's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why records were not sorted. Whatever it is, the spill files are gone and no output has appeared.
+/// The reason why records were not sorted. In every case the spill files are gone and no output has appeared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An option, or a combination of them, that makes no sense.
+    /// An invalid option, or an invalid combination of options.
     #[error("{message}\nhint: {hint}")]
     InvalidOption {
-        /// What is wrong with it.
+        /// The defect of the option.
         message: String,
-        /// What to do about it.
+        /// The remedy.
         hint: String,
     },
-    /// The operating system refused a file.
+    /// The operating system refused a file operation.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// The verb: `open`, `read`, `write`, …
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's own words.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// No spill folder has room for what is still to be written. The same sort may be tried again.
+    /// No spill folder has room for the rest. The same sort can be retried.
     #[error(
         "no room to spill: {needed_bytes} bytes are still to be written, and {} \
          \nhint: free some space, or name a folder on another disk too",
         free_text(folders)
     )]
     DiskFull {
-        /// At least so much is still to be written.
+        /// Minimum bytes that are still to be written.
         needed_bytes: u64,
-        /// Each spill folder and the bytes that are free there, where the system says.
+        /// Each spill folder and its free bytes, if the system tells.
         folders: Vec<(PathBuf, Option<u64>)>,
         /// The last refusal.
         source: io::Error,
     },
-    /// No spill file may grow further, whatever room there is. Tried again, the same sort fails again.
+    /// No spill file may grow further, whatever room there is. A retry of the same sort fails again.
     #[error(
         "the spill file in `{}` may not grow beyond {}\nhint: raise the limit with `ulimit -f unlimited`, or name more \
          folders to spill to: each has a file of its own",
@@ -51,21 +51,21 @@ pub enum Error {
     FileSizeLimit {
         /// The spill folder that refused last.
         folder: PathBuf,
-        /// The process's limit of a file's size (`ulimit -f`); where there is none, it is the file system's.
+        /// The process's limit of a file's size (`ulimit -f`); `None`: the limit is the file system's.
         limit_bytes: Option<u64>,
         /// The refusal.
         source: io::Error,
     },
-    /// What was read back from a spill file is not what was written.
+    /// The data read back from a spill file differs from the written data.
     #[error("corrupt spill data in `{folder}` at byte {offset}: {reason}\nhint: {hint}", hint = retry_hint(*task))]
     CorruptSpill {
         /// The spill folder.
         folder: PathBuf,
-        /// The place in the spill file.
+        /// The offset in the spill file.
         offset: u64,
-        /// The task whose rows are lost, where that can still be told: running it again makes up for it.
+        /// The task whose rows are lost, if known: running it again repairs the loss.
         task: Option<u64>,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
     /// A record that the memory budget cannot hold twice beside everything else.
@@ -74,28 +74,28 @@ pub enum Error {
          more memory"
     )]
     RecordTooLong {
-        /// Its length.
+        /// Length of the record.
         bytes: u64,
-        /// What would have been taken.
+        /// Maximum length.
         limit_bytes: u64,
     },
-    /// A record of another size than all records were said to have.
+    /// A record whose size differs from the fixed record size.
     #[error(
         "a record of {found} bytes among records of {expected}\nhint: give the size that every record has"
     )]
     RecordSize {
-        /// What was announced.
+        /// The fixed size.
         expected: usize,
-        /// What came.
+        /// The size of the record.
         found: usize,
     },
-    /// Whoever takes the sorted records refused some.
+    /// The consumer of the sorted records failed.
     #[error("cannot write the sorted records: {0}")]
     Output(io::Error),
-    /// The sort was asked to stop.
+    /// The sort was cancelled.
     #[error("interrupted")]
     Cancelled,
-    /// The records that came out are not the ones that went in: a bug, or bad memory.
+    /// The records of output and input differ: a bug, or bad memory.
     #[error(
         "internal error: {rows_in} rows went in and {rows_out} came out, or their checksums differ\nhint: report it, and do not \
          use the output"
@@ -103,13 +103,13 @@ pub enum Error {
     ChecksumMismatch {
         /// Committed rows.
         rows_in: u64,
-        /// Rows that came out, those that `unique` dropped included.
+        /// Rows of the output, including those that `unique` dropped.
         rows_out: u64,
     },
 }
 
 impl Error {
-    /// An operation on a file that the system refused.
+    /// Creates an error for a refused file operation.
     pub(crate) fn io_error(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -122,7 +122,7 @@ impl Error {
         Error::InvalidOption { message: message.into(), hint: hint.into() }
     }
 
-    /// Whether the same sort may succeed when it is tried again: a full disk, or a corrupt frame.
+    /// Returns whether a retry of the same sort may succeed: after a full disk, or a corrupt frame.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::DiskFull { .. } | Error::CorruptSpill { .. })
     }

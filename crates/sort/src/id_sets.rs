@@ -1,21 +1,22 @@
 //! Sets of 64-bit ids, larger than memory: union, intersection, difference.
 //!
-//! Each input is a set: ids that it has twice count once. Inputs that are in order are merged as they
-//! are read; those that are not are sorted first, each with its part of the memory, so that no set
+//! Each input is a set: an id that occurs twice counts once. Inputs in ascending order are merged as they
+//! are read. Others are sorted first, each with its part of the memory, so that no set
 //! needs to fit.
 //!
 //! ```
-//! use tidemill_sort::ids::{Format, Input, Operation, Options, combine};
+//! use tidemill_sort::id_sets::{IdFormat, IdSetInput, IdSetOptions, SetOperation, combine_id_sets};
 //!
-//! let a = Input::new("a", Format::Text, &b"3\n1\n2\n"[..]);
-//! let b = Input::new("b", Format::Text, &b"2\n3\n4\n"[..]);
+//! let a = IdSetInput::new("a", IdFormat::Text, &b"3\n1\n2\n"[..]);
+//! let b = IdSetInput::new("b", IdFormat::Text, &b"2\n3\n4\n"[..]);
 //! let mut both = Vec::new();
-//! let counts = combine(Operation::Intersect, vec![a, b], &Options::default(), &mut |ids| {
+//! let options = IdSetOptions::default();
+//! let counts = combine_id_sets(SetOperation::Intersect, vec![a, b], &options, &mut |ids| {
 //!     both.extend_from_slice(ids);
 //!     Ok(())
 //! })?;
-//! assert_eq!((both, counts.output), (vec![2, 3], 2));
-//! # Ok::<(), tidemill_sort::ids::Error>(())
+//! assert_eq!((both, counts.output_ids), (vec![2, 3], 2));
+//! # Ok::<(), tidemill_sort::id_sets::IdSetError>(())
 //! ```
 
 use std::io::{self, Read, Write};
@@ -31,24 +32,24 @@ use crate::record_order::U64Order;
 use crate::sorted_blocks::{OutputFraming, SortedBlock, SortedBlocks};
 use crate::sorter::Sorter;
 
-/// Ids that are read at once.
+/// Number of ids that are read at once.
 const BLOCK_IDS: usize = 1 << 14;
 
-/// Why sets were not combined.
+/// The reason why sets were not combined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdSetError {
-    /// The operating system refused a file.
+    /// The operating system refused a file operation.
     #[error("cannot {action} `{name}`: {source}")]
     Io {
-        /// The verb.
+        /// The operation.
         action: &'static str,
         /// The input.
         name: String,
-        /// The system's own words.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A line that is no id.
+    /// A line that is not an id.
     #[error(
         "`{name}`, line {line}: `{text}` is no {kind}\nhint: one number a line, from {least} to {most}"
     )]
@@ -57,58 +58,58 @@ pub enum IdSetError {
         name: String,
         /// The line's number, from 1.
         line: u64,
-        /// What it says, cut off where it is long.
+        /// Text of the line, cut off if it is long.
         text: String,
-        /// What was expected.
+        /// The expected kind of id.
         kind: &'static str,
         /// The least id.
         least: i128,
-        /// The greatest.
+        /// The greatest id.
         most: i128,
     },
-    /// An input of raw ids that ends within one.
+    /// An input of raw ids that ends within an id.
     #[error(
         "`{name}` ends with {bytes} bytes of an id of 8\nhint: raw ids have 8 bytes each, little-endian"
     )]
     TruncatedId {
         /// The input.
         name: String,
-        /// How many are left over.
+        /// Number of remaining bytes.
         bytes: usize,
     },
-    /// An input that was said to be in order and is not.
+    /// An input that is not in the promised order.
     #[error(
         "`{name}` is not in order at its id number {number}\nhint: leave out that it is sorted, and it will be"
     )]
     NotSorted {
         /// The input.
         name: String,
-        /// From 1.
+        /// Number of the id, from 1.
         number: u64,
     },
-    /// No sets.
+    /// No input was given.
     #[error("no sets to combine\nhint: name at least one input")]
     NoInput,
-    /// What the sort says.
+    /// An error of the sort.
     #[error(transparent)]
     Sort(#[from] crate::Error),
-    /// Whoever takes the ids refused some.
+    /// The consumer of the ids failed.
     #[error("cannot write ids: {0}")]
     Output(io::Error),
 }
 
-/// Which ids are wanted.
+/// The operation that combines the sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetOperation {
-    /// Those of any set.
+    /// Ids of any set.
     Union,
-    /// Those of all sets.
+    /// Ids of all sets.
     Intersect,
-    /// Those of the first set that no other one has.
+    /// Ids of the first set that no other set has.
     Diff,
-    /// Those of an odd number of sets; of two: of one but not the other.
+    /// Ids of an odd number of sets; for two sets: ids of exactly one of them.
     Xor,
-    /// As `Union`, and none is handed out: only how many there are.
+    /// As `Union`, but only counts the ids and emits none.
     Count,
 }
 
@@ -123,33 +124,34 @@ impl SetOperation {
     }
 }
 
-/// How ids are written down.
+/// Format of written ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdFormat {
     /// Eight bytes each, little-endian.
     Raw,
-    /// A decimal number a line; blanks around it, empty lines and a byte-order mark before the first do not count.
+    /// A decimal number on each line; ignores blanks around it, empty lines and a byte-order mark before the
+    /// first.
     Text,
 }
 
-/// Is told how many bytes were read.
+/// A callback that gets the number of bytes of each read.
 pub type ReadCallback = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// How sets are combined.
+/// Options for combining sets.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct IdSetOptions {
-    /// Memory, in bytes. Default: 1 GiB. Minimum: 1 MiB for each input that has to be sorted.
+    /// Memory in bytes. Default: 1 GiB. Minimum: 1 MiB for each input that has to be sorted.
     pub memory_bytes: u64,
-    /// Threads. Default: the processors that the process may use.
+    /// Threads. Default: the processors available to the process.
     pub threads: usize,
-    /// Folders for what does not fit. Default: the system's.
+    /// Folders for spilled ids. Default: the system's.
     pub spill_dirs: Vec<PathBuf>,
-    /// Ids are numbers in two's complement, and negative ones come first. Default: no.
+    /// True if ids are numbers in two's complement, with negative ones first. Default: no.
     pub signed: bool,
-    /// Is told of each read of an input of bytes, the look at its order included. Default: nobody.
+    /// Called after each read of an input of bytes, including the check of its order. Default: none.
     pub on_read: Option<ReadCallback>,
-    /// Stops it from another thread.
+    /// Cancels the operation from another thread.
     pub cancel: SortCancelFlag,
 }
 
@@ -172,14 +174,14 @@ impl Default for IdSetOptions {
     }
 }
 
-/// Whether an input is in order.
+/// Order of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InputOrder {
     Sorted,
     Unsorted,
 }
 
-/// Fills a list with ids.
+/// A callback that fills a list with ids.
 type IdBatchReader<'a> = Box<dyn FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a>;
 
 enum IdInputSource<'a> {
@@ -204,7 +206,7 @@ impl std::fmt::Debug for IdSetInput<'_> {
 }
 
 impl<'a> IdSetInput<'a> {
-    /// Ids from bytes, in any order. The name is for messages.
+    /// Creates an input of ids from bytes, in any order. The name appears in messages.
     pub fn new(name: impl Into<String>, format: IdFormat, reader: impl Read + Send + 'a) -> Self {
         IdSetInput {
             name: name.into(),
@@ -213,10 +215,10 @@ impl<'a> IdSetInput<'a> {
         }
     }
 
-    /// Ids from a file. It is read once to see whether it is in order: if so, it is not sorted.
+    /// Opens a file of ids. Reads it once to check its order: a file in ascending order is not sorted.
     ///
     /// # Errors
-    /// Where the file cannot be read, or has something else than ids.
+    /// The file cannot be read, or contains something other than ids.
     pub fn from_file(
         path: &Path,
         format: IdFormat,
@@ -251,7 +253,7 @@ impl<'a> IdSetInput<'a> {
         Ok(IdSetInput { order: sorted, ..IdSetInput::new(name, format, file) })
     }
 
-    /// Ids from anywhere: `next` fills an empty list with some, or leaves it empty at the end.
+    /// Creates an input from a callback: `next` fills an empty list with ids, or leaves it empty at the end.
     pub fn from_batches(
         name: impl Into<String>,
         next: impl FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a,
@@ -263,7 +265,7 @@ impl<'a> IdSetInput<'a> {
         }
     }
 
-    /// Says that the ids are in order, so that nothing is sorted or spilled. It is checked.
+    /// Declares that the ids are in order, so that nothing is sorted or spilled. The order is checked.
     #[must_use]
     pub fn assume_sorted(mut self) -> Self {
         self.order = InputOrder::Sorted;
@@ -271,23 +273,23 @@ impl<'a> IdSetInput<'a> {
     }
 }
 
-/// How many ids there were.
+/// Numbers of ids.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdSetCounts {
-    /// Of each input: the different ones.
+    /// Number of distinct ids of each input.
     pub input_ids: Vec<u64>,
-    /// Those that were wanted.
+    /// Number of ids that the operation selected.
     pub output_ids: u64,
 }
 
-/// Ids of an input, in its order.
+/// Reads the ids of an input in its order.
 struct IdReader<'a> {
     input: IdSetInput<'a>,
     cancel: SortCancelFlag,
     on_read: Option<ReadCallback>,
     signed: bool,
     line_number: u64,
-    /// The beginning of an id.
+    /// Beginning of an incomplete id.
     unparsed: Vec<u8>,
     at_end: bool,
 }
@@ -305,7 +307,7 @@ impl<'a> IdReader<'a> {
         }
     }
 
-    /// Some ids into `ids`; `false` at the end.
+    /// Reads some ids into `ids`; `false` at the end.
     fn read_ids(&mut self, ids: &mut Vec<u64>) -> Result<bool, IdSetError> {
         ids.clear();
         while ids.is_empty() {
@@ -364,14 +366,14 @@ impl<'a> IdReader<'a> {
         } else {
             memchr::memrchr(b'\n', &self.unparsed).map_or(0, |at| at + 1)
         };
-        // No number is longer; without an end to it, a line could take all memory.
+        // No number is longer; without this limit a line without an end could take all memory.
         const LINE_BYTES_MAX: usize = 1 << 16;
         let rest = &self.unparsed[..end];
         let mut lines = rest.split_inclusive(|byte| *byte == b'\n');
         let too_long = end == 0 && self.unparsed.len() > LINE_BYTES_MAX;
         let cut = too_long.then(|| &self.unparsed[..64]);
         for line in lines.by_ref().chain(cut) {
-            // A byte-order mark.
+            // Skips a byte-order mark.
             let line = match self.line_number {
                 0 => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line),
                 _ => line,
@@ -424,7 +426,7 @@ fn parse_id(digits: &[u8], signed: bool) -> Option<u64> {
     }
 }
 
-/// A set in order.
+/// The distinct ids of a set in ascending order.
 struct SortedIdStream<'a> {
     order: U64Order,
     source: SortedIdSource<'a>,
@@ -516,10 +518,10 @@ impl MergeSource for SortedIdStream<'_> {
     }
 }
 
-/// Combines sets, and hands the wanted ids out in order, some thousands at a time.
+/// Combines sets, and passes the selected ids to `output` in order, some thousands at a time.
 ///
 /// # Errors
-/// [`Error`]; what `output` says is [`Error::Output`].
+/// [`IdSetError`]; an error of `output` becomes [`IdSetError::Output`].
 pub fn combine_id_sets(
     operation: SetOperation,
     inputs: Vec<IdSetInput<'_>>,
@@ -546,7 +548,7 @@ pub fn combine_id_sets(
                     cancel: options.cancel.clone(),
                     ..crate::Options::default()
                 };
-                // Ids that are the same need no order among themselves: the stream drops them.
+                // Equal ids need no order among themselves: the stream drops them.
                 let sorter = Sorter::new(order, RecordShape::Fixed(8), sort)?;
                 feed_blocks(
                     &sorter,
@@ -621,10 +623,10 @@ impl MergeSource for NumberedStream<'_> {
     }
 }
 
-/// Writes ids down: give it to [`combine`].
+/// Writes ids in a format, for the output of [`combine_id_sets`].
 ///
 /// # Errors
-/// What the writer says.
+/// I/O errors of the writer.
 pub fn write_ids(
     ids: &[u64],
     format: IdFormat,

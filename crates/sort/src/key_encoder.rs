@@ -1,4 +1,4 @@
-//! Several columns as one key of bytes, whose byte order is the order that is wanted.
+//! Encoding of several columns as one key, whose byte order is the requested order.
 //!
 //! | column | bytes |
 //! | --- | --- |
@@ -10,7 +10,7 @@
 //!
 //! A descending column has the bytes of its value inverted, not those of its null byte.
 
-/// Where the nulls of a column go.
+/// Position of the nulls of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NullPlacement {
     /// Before every value.
@@ -20,26 +20,26 @@ pub enum NullPlacement {
     Last,
 }
 
-/// How one column orders.
+/// Order of one column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyColumnOrder {
-    /// The greatest value first. Default: no.
+    /// True if the greatest value comes first. Default: no.
     pub descending: bool,
-    /// Where nulls go, whichever way values are ordered. Default: last.
+    /// Position of nulls, regardless of `descending`. Default: last.
     pub nulls: NullPlacement,
 }
 
-/// Builds the records of [`crate::order::KeyedOrder`]: columns first, then what is carried along.
+/// Builds the records of [`crate::record_order::EncodedKeyOrder`]: the key columns first, then the payload.
 ///
 /// ```
-/// use tidemill_sort::key::{Column, Encoder};
+/// use tidemill_sort::key_encoder::{KeyColumnOrder, KeyEncoder};
 ///
-/// let mut encoder = Encoder::default();
+/// let mut encoder = KeyEncoder::default();
 /// let (mut low, mut high) = (Vec::new(), Vec::new());
-/// encoder.i64(Column::default(), Some(-3));
-/// encoder.finish(b"payload", &mut low);
-/// encoder.i64(Column::default(), Some(4));
-/// encoder.finish(b"payload", &mut high);
+/// encoder.push_i64(KeyColumnOrder::default(), Some(-3));
+/// encoder.finish_record(b"payload", &mut low);
+/// encoder.push_i64(KeyColumnOrder::default(), Some(4));
+/// encoder.finish_record(b"payload", &mut high);
 /// assert!(low < high);
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -62,7 +62,7 @@ impl KeyEncoder {
         self.key.extend(bytes.iter().map(|byte| byte ^ flip));
     }
 
-    /// A signed number, a date or a timestamp.
+    /// Appends a signed number, a date or a timestamp.
     pub fn push_i64(&mut self, column: KeyColumnOrder, value: Option<i64>) {
         if self.push_null_byte(column, value.is_some()) {
             let bits = value.unwrap_or_default().cast_unsigned() ^ (1 << 63);
@@ -70,14 +70,14 @@ impl KeyEncoder {
         }
     }
 
-    /// An unsigned number.
+    /// Appends an unsigned number.
     pub fn push_u64(&mut self, column: KeyColumnOrder, value: Option<u64>) {
         if self.push_null_byte(column, value.is_some()) {
             self.push_value_bytes(column, &value.unwrap_or_default().to_be_bytes());
         }
     }
 
-    /// A number of 128 bits, as decimals have.
+    /// Appends a number of 128 bits, such as a decimal.
     pub fn push_i128(&mut self, column: KeyColumnOrder, value: Option<i128>) {
         if self.push_null_byte(column, value.is_some()) {
             let bits = value.unwrap_or_default().cast_unsigned() ^ (1 << 127);
@@ -85,7 +85,7 @@ impl KeyEncoder {
         }
     }
 
-    /// A float, in IEEE 754's total order.
+    /// Appends a float, in IEEE 754's total order.
     pub fn push_f64(&mut self, column: KeyColumnOrder, value: Option<f64>) {
         if self.push_null_byte(column, value.is_some()) {
             let bits = value.unwrap_or_default().to_bits();
@@ -94,14 +94,14 @@ impl KeyEncoder {
         }
     }
 
-    /// False before true.
+    /// Appends a boolean; false precedes true.
     pub fn push_bool(&mut self, column: KeyColumnOrder, value: Option<bool>) {
         if self.push_null_byte(column, value.is_some()) {
             self.push_value_bytes(column, &[u8::from(value.unwrap_or_default())]);
         }
     }
 
-    /// Text or binary, byte by byte.
+    /// Appends text or binary, in byte order.
     pub fn push_bytes(&mut self, column: KeyColumnOrder, value: Option<&[u8]>) {
         if self.push_null_byte(column, value.is_some()) {
             let mut rest = value.unwrap_or_default();
@@ -115,10 +115,9 @@ impl KeyEncoder {
         }
     }
 
-    /// Appends the record of the columns given since the last one to `record`, with what is to be
-    /// carried along.
+    /// Appends a record to `record`: the columns pushed since the last one, and then the payload.
     pub fn finish_record(&mut self, payload: &[u8], record: &mut Vec<u8>) {
-        // A key of 4 GiB is refused as a record is that is too long.
+        // A key of 4 GiB is refused like any record that is too long.
         let length = u32::try_from(self.key.len()).unwrap_or(u32::MAX);
         record.extend_from_slice(&length.to_le_bytes());
         record.append(&mut self.key);

@@ -1,22 +1,22 @@
 //! Sorting records of bytes beyond memory, with every disk operation large.
 //!
-//! Records come from any number of tasks, are held in memory as long as they fit, and are otherwise
-//! fanned out into range partitions on disk, each of which is sorted by itself and comes out behind
-//! the one before it: four bytes are moved for each byte sorted (read, write, read, write), where a
-//! merge sort with one merge moves as many in smaller pieces and one with two moves six. The
-//! algorithm is that of Quantcast's sort (Rus et al., 2012), for one machine.
+//! Any number of tasks push records, which stay in memory as long as they fit. Otherwise the sort distributes
+//! them to range partitions on disk, sorts each partition by itself, and returns the partitions in order. It
+//! moves four bytes for each byte sorted (read, write, read, write). A merge sort with one merge moves as
+//! many in smaller pieces, and one with two merges moves six. The algorithm is that of Quantcast's sort (Rus
+//! et al., 2012), for one machine.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
 //! | crate root | [`Sorter`]: tasks, blocks, budgets |
-//! | [`order`] | in which order records are |
-//! | [`key`] | several columns as one key |
-//! | [`records`] | the sort benchmark's records, made and checked |
-//! | [`model`] | what a cluster would need |
-//! | [`ids`] | sets of 64-bit ids |
+//! | [`record_order`] | orders of records |
+//! | [`key_encoder`] | several columns as one key |
+//! | [`benchmark_records`] | generator and validator for the sort benchmark's records |
+//! | [`cluster_cost_model`] | cost of a sort on a cluster |
+//! | [`id_sets`] | sets of 64-bit ids |
 //! | [`gnu`] | lines, with GNU sort's command line and order |
 //!
-//! Nothing here knows what a record means, how files are read or who asks.
+//! This crate does not know what a record means, how files are read or who asks.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -1,16 +1,15 @@
-//! The first so many records without a sort of all: what is certain to be behind them is dropped.
+//! Limited sorts: records that are certainly behind the limit are dropped without sorting everything.
 //!
-//! Once clearly more than `limit` records are held, the limit-th is selected, in linear time, and what is
-//! behind it goes. It is the *cutoff*: a record that is pushed behind it is dropped at once, mostly by a
-//! comparison of two prefixes, so that of records in random order only some `limit · ln(n / limit)` of n are
-//! ever held.
+//! Once clearly more than `limit` records are held, the limit-th is selected, in linear time, and the records
+//! behind it are dropped. It is the *cutoff*: a record pushed behind it is dropped at once, mostly after a
+//! comparison of two prefixes. Of n records in random order only some `limit · ln(n / limit)` are ever held.
 //!
-//! A cutoff must not be made of records that turn out not to count. So there is one of the committed
-//! attempts, for everybody, and one of each open attempt, for itself alone: where that one is never
-//! committed, what it dropped does not count either.
+//! A cutoff must not come from records that turn out not to count. So there is one cutoff of the committed
+//! attempts, for all tasks, and one of each open attempt, for itself alone: if that attempt is never
+//! committed, the records that it dropped do not count either.
 //!
-//! Ties go by the order of the input where it matters. A record that ties with the cutoff is behind it
-//! if its task is not before the cutoff's: of the same attempt everything that is still to come is later.
+//! Ties follow the order of the input if it matters. A record that ties with the cutoff is behind it
+//! unless its task is before the cutoff's task: the later records of the same attempt are all behind.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -22,18 +21,18 @@ use crate::record_blocks::{RecordBlocks, RecordShape, SortEntry, block_index, en
 use crate::record_order::RecordOrder;
 use crate::sorter::TaskBlock;
 
-/// A record that as many records as are wanted are not behind.
+/// A record that has at least the wanted number of records at or before it.
 #[derive(Debug)]
 pub(crate) struct LimitCutoff {
     pub(crate) prefix: u64,
-    /// `None`: no record of this prefix is behind it.
+    /// `None`: no record of this prefix is behind the cutoff.
     pub(crate) record: Option<Vec<u8>>,
-    /// Records that tie with it are behind it from this task on; never where there is none.
+    /// First task whose records that tie with the cutoff are behind it; `None`: ties are never behind it.
     pub(crate) ties_from: Option<u64>,
 }
 
 impl LimitCutoff {
-    /// Whether a record that is pushed now by a task is behind it.
+    /// Returns whether a record that a task pushes now is behind the cutoff.
     #[inline]
     pub(crate) fn excludes_record<O: RecordOrder>(
         &self,
@@ -57,32 +56,32 @@ impl LimitCutoff {
     }
 }
 
-/// What limits a sort.
+/// Limit of a sort, with the options that it depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SortLimit {
-    /// How many records are kept, at least one.
+    /// Number of records that are kept, at least one.
     pub(crate) rows: u64,
     pub(crate) stable: bool,
     pub(crate) unique: bool,
-    /// Of blocks that are made of what was kept.
+    /// Size of the blocks that hold the kept records.
     pub(crate) block_bytes: usize,
 }
 
-/// What is dropped and what counts, by attempt.
+/// Dropped records, cutoffs and partition sizes, by attempt.
 #[derive(Debug, Default)]
 pub(crate) struct LimitLedger {
-    /// Of committed attempts: what was dropped.
+    /// Records dropped by committed attempts.
     pub(crate) dropped: RecordChecksum,
-    /// Of committed attempts.
+    /// Cutoff of the committed attempts.
     cutoff: Option<Arc<LimitCutoff>>,
     open_attempts: HashMap<(u64, u32), OpenAttempt>,
-    /// Rows of committed attempts, by the number of their partition.
+    /// Rows of committed attempts, by partition number.
     pub(crate) partition_rows: Vec<u64>,
-    /// The number of the partition behind which no record is wanted.
+    /// Number of the last partition from which records are wanted.
     pub(crate) last_wanted_partition: Option<u32>,
 }
 
-/// An attempt that may be committed yet.
+/// An attempt that has not been committed.
 #[derive(Debug, Default)]
 struct OpenAttempt {
     dropped: RecordChecksum,
@@ -91,7 +90,7 @@ struct OpenAttempt {
 }
 
 impl LimitLedger {
-    /// The cutoff for an attempt: the one of all, or its own where that drops more.
+    /// Returns the cutoff for an attempt: the common one, or its own if that drops more.
     pub(crate) fn cutoff_for_attempt<O: RecordOrder>(
         &self,
         order: &O,
@@ -109,7 +108,7 @@ impl LimitLedger {
         }
     }
 
-    /// A cutoff of committed attempts, which is taken unless there is a better one.
+    /// Adopts a cutoff of committed attempts unless the current one drops more.
     pub(crate) fn offer_cutoff<O: RecordOrder>(&mut self, order: &O, cutoff: LimitCutoff) {
         let better = |known: &Arc<LimitCutoff>| {
             known.compare(order, cutoff.prefix, cutoff.record.as_deref()) == Ordering::Greater
@@ -119,7 +118,7 @@ impl LimitLedger {
         }
     }
 
-    /// What an attempt has had dropped, and its rows by the numbers of partitions; `committed` is what
+    /// Adds an attempt's dropped records and its rows by partition number. `committed` is the attempt that
     /// its task has been committed with.
     pub(crate) fn record_attempt(
         &mut self,
@@ -148,7 +147,7 @@ impl LimitLedger {
         }
     }
 
-    /// What an open attempt has counts.
+    /// Counts the records of an open attempt.
     pub(crate) fn commit_attempt(&mut self, task: u64, attempt: u32) {
         if let Some(open) = self.open_attempts.remove(&(task, attempt)) {
             let rows = (0..).zip(open.partition_rows);
@@ -156,14 +155,14 @@ impl LimitLedger {
         }
     }
 
-    /// The place of the last partition of some that records are wanted of, in their order by number.
+    /// Returns the index of the last partition from which records are wanted, in the order of `numbers`.
     pub(crate) fn find_last_wanted_partition(
         &self,
         numbers: &[u32],
         limit: SortLimit,
     ) -> Option<usize> {
         if limit.unique {
-            // How many are distinct is not known yet.
+            // The number of distinct records is not known yet.
             return None;
         }
         let mut before = 0;
@@ -173,7 +172,7 @@ impl LimitLedger {
         })
     }
 
-    /// Drops what need not be held. `committed` are the attempts that count.
+    /// Drops records that need not be held. `committed` returns the attempt that counts.
     pub(crate) fn prune_blocks<O: RecordOrder>(
         &mut self,
         order: &O,
@@ -208,8 +207,8 @@ impl LimitLedger {
     }
 }
 
-/// Keeps as many records as are wanted of some blocks that count together or not at all, and that have
-/// none behind a cutoff of others; a cutoff of their own where there are so many.
+/// Keeps the wanted number of records of blocks that count together or not at all, none of them behind
+/// another cutoff. Returns the kept blocks, the dropped records, and a cutoff if enough records are left.
 fn keep_first_rows<O: RecordOrder>(
     order: &O,
     shape: RecordShape,
@@ -254,11 +253,11 @@ fn keep_first_rows<O: RecordOrder>(
         entries.sort_unstable_by(compare);
         entries.dedup_by(|b, a| same_or(a, b, |_, _| Ordering::Equal).is_eq());
     } else if entries.len() >= wanted {
-        // The greatest of them is the cutoff, also of exactly so many.
+        // The greatest of them is the cutoff, also of exactly the wanted number.
         entries.select_nth_unstable_by(wanted - 1, compare);
     }
     entries.truncate(wanted);
-    // In place they are in order again, by which blocks are made anew.
+    // Sorted by position again, because new blocks are built in that order.
     let last = (entries.len() == wanted).then(|| entries.last().copied()).flatten();
     let cutoff = last.map(|last| LimitCutoff {
         prefix: last.prefix,
@@ -289,7 +288,8 @@ fn keep_first_rows<O: RecordOrder>(
             continue;
         }
         held.rows = 0;
-        // Blocks of one size leave no holes between them. Of several tasks they are no longer told apart.
+        // Blocks of one size leave no holes between them. Joined blocks of several tasks cannot be told
+        // apart.
         let can_join = |last: &TaskBlock| last.task == held.task || !(limit.stable || limit.unique);
         match kept.last().filter(|last| can_join(last)) {
             Some(last) if last.bytes.capacity() - last.bytes.len() >= bytes => {}
@@ -316,7 +316,7 @@ fn keep_first_rows<O: RecordOrder>(
     (kept, behind, cutoff)
 }
 
-/// Small blocks one behind another in larger ones; nobody asks any more what task they are of.
+/// Joins small blocks into larger ones; their tasks no longer matter.
 pub(crate) fn join_blocks(held: Vec<TaskBlock>, block_bytes: usize) -> Vec<TaskBlock> {
     let mut joined: Vec<TaskBlock> = Vec::new();
     for held in held {

@@ -1,7 +1,7 @@
-//! A merge of any number of sorted sources: a tree of losers (Knuth, volume 3, section 5.4.1).
+//! Merge of any number of sorted sources: a loser tree (Knuth, volume 3, section 5.4.1).
 //!
-//! Each inner node holds the source that lost there; after the winner has moved on, only the path
-//! from its leaf to the root is played again: log2(k) comparisons a record, most of them of two
+//! Each inner node holds the source that lost there. After the winner has advanced, only the path
+//! from its leaf to the root is replayed: log2(k) comparisons a record, most of them of two
 //! prefixes.
 
 use std::cmp::Ordering;
@@ -9,15 +9,15 @@ use std::cmp::Ordering;
 use crate::error::Result;
 use crate::record_order::RecordOrder;
 
-/// Records in order.
+/// A source of records in order.
 pub(crate) trait MergeSource {
-    /// The record that is next; `None` at the end.
+    /// Returns the next record; `None` at the end.
     fn head(&self) -> Option<&[u8]>;
 
     /// Moves to the next record.
     fn advance(&mut self) -> Result<()>;
 
-    /// What comes first of two records that tie; of equal ones the source that was given first.
+    /// Returns the rank of the head among ties; of equal ranks the source that was given first wins.
     fn ordinal(&self) -> u128 {
         0
     }
@@ -28,7 +28,7 @@ pub(crate) struct LoserTree<'a, O, S> {
     sources: Vec<S>,
     /// `None` for a source at its end.
     prefixes: Vec<Option<u64>>,
-    /// Of node n, from 1 on; the winner of all is at 0.
+    /// Loser at node n, from 1 on; index 0 holds the overall winner.
     losers: Vec<usize>,
 }
 
@@ -54,7 +54,7 @@ impl<'a, O: RecordOrder, S: MergeSource> LoserTree<'a, O, S> {
         tree
     }
 
-    /// Whether the head of source `a` comes before that of `b`.
+    /// Returns whether the head of source `a` comes before that of `b`.
     fn precedes(&self, a: usize, b: usize) -> bool {
         match (self.prefixes[a], self.prefixes[b]) {
             (Some(x), Some(y)) => match x.cmp(&y) {
@@ -77,13 +77,13 @@ impl<'a, O: RecordOrder, S: MergeSource> LoserTree<'a, O, S> {
         }
     }
 
-    /// The source whose head comes first; `None` when all are at their ends.
+    /// Returns the source whose head comes first; `None` when all are at their ends.
     pub(crate) fn winner(&self) -> Option<&S> {
         let winner = self.losers[0];
         self.prefixes.get(winner).copied().flatten().map(|_| &self.sources[winner])
     }
 
-    /// Moves on behind the first head.
+    /// Advances the winner.
     pub(crate) fn advance(&mut self) -> Result<()> {
         let mut winner = self.losers[0];
         let Some(source) = self.sources.get_mut(winner) else { return Ok(()) };
@@ -100,7 +100,7 @@ impl<'a, O: RecordOrder, S: MergeSource> LoserTree<'a, O, S> {
         Ok(())
     }
 
-    /// The sources, in the order in which they were given.
+    /// Returns the sources in their original order.
     pub(crate) fn into_sources(self) -> Vec<S> {
         self.sources
     }

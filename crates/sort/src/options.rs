@@ -1,4 +1,4 @@
-//! What a sort may use, and what follows from it: the sizes of blocks, writes and shares.
+//! Options of a sort, and the sizes of blocks, writes and shares derived from its memory.
 
 use std::path::PathBuf;
 
@@ -7,32 +7,32 @@ use crate::error::{Error, Result};
 use crate::limit_cutoff::SortLimit;
 use crate::spill_frame::FRAME_HEADER_BYTES_MAX;
 
-/// How a sort goes about its work. Which order it makes is its [`Order`](crate::Order)'s matter.
+/// Options of a sort. The order itself is a [`RecordOrder`](crate::RecordOrder).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// Memory for records, entries and buffers, in bytes; what the program takes beside them (code,
-    /// stacks, what callers hold) is not counted. Default: 1 GiB. Minimum: 1 MiB.
+    /// Memory for records, entries and buffers, in bytes. The program's other memory (code,
+    /// stacks, data of callers) is not counted. Default: 1 GiB. Minimum: 1 MiB.
     pub memory_bytes: u64,
     /// Threads that sort and merge, beside those that produce and consume. Default: the processors
-    /// that the process may use. Minimum: 1.
+    /// available to the process. Minimum: 1.
     pub threads: usize,
-    /// Folders for spill files, best on several disks: writes go round them, and one that is full is
-    /// left out. Default: the system's folder for temporary files. None of them is touched unless
+    /// Folders for spill files, best on several disks: writes alternate between them, and a full one is
+    /// skipped. Default: the system's folder for temporary files. The sort touches none of them unless
     /// records do not fit memory.
     pub spill_dirs: Vec<PathBuf>,
-    /// A folder for a second copy of all that is spilled, on another disk; read where the first one
+    /// Folder for a second copy of all spilled data, on another disk; read if the first copy
     /// is damaged. Default: none.
     pub copy_dir: Option<PathBuf>,
-    /// Ties keep the order of their tasks, and within one that in which they were pushed. Default: no.
+    /// Ties keep the order of their tasks, and within a task the order of pushing. Default: no.
     pub stable: bool,
-    /// Of records that tie only the first is kept, as `stable` has it. Default: no.
+    /// Drops all but the first of records that tie, in the sense of `stable`. Default: no.
     pub unique: bool,
-    /// Only the first so many records are wanted. What is certain to be behind them is dropped, so that nothing is
-    /// spilled where so many, and as many again, fit memory. Default: all.
+    /// Maximum number of output records. The sort drops records that are certainly behind the limit, so that
+    /// it spills nothing if twice as many fit memory. Default: all.
     pub limit: Option<u64>,
-    /// How many bytes will come, about. With it the partitions are chosen for the data, otherwise for
-    /// as much as one pass can sort; a wrong number costs time. Default: unknown.
+    /// Approximate size of the input. With it the number of partitions suits the data, otherwise
+    /// the maximum that one pass can sort; a wrong number costs time. Default: unknown.
     pub expected_bytes: Option<u64>,
     /// Stops the sort from another thread.
     pub cancel: SortCancelFlag,
@@ -54,39 +54,39 @@ impl Default for Options {
     }
 }
 
-/// The least memory that a sort takes.
+/// Minimum memory of a sort.
 pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-/// More partitions than that would be too small to be worth an operation each.
+/// Maximum number of partitions: more would be too small to be worth an operation each.
 pub const PARTITIONS_MAX: usize = 1024;
 
-/// What a partition is meant to have where there is a choice: so much is sorted within a
-/// processor's caches, and is still several large reads.
+/// Target size of a partition: it is sorted within a processor's caches, and is still several
+/// large reads.
 const PARTITION_BYTES_TARGET: u64 = 6 << 20;
 
-/// A sorted record's entry, and as much again to sort it.
+/// Bytes of a sorted record's entry, and as much again to sort it.
 pub(crate) const SORT_BYTES_PER_ROW: u64 = 2 * crate::record_blocks::ENTRY_BYTES;
 
-/// Sizes that follow from a memory budget.
+/// Sizes derived from a memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SortBudget {
     /// The budget.
     pub memory_bytes: u64,
-    /// Held in memory, entries included, before anything is spilled: three quarters of it.
+    /// Maximum bytes held in memory, including entries, before anything is spilled: three quarters.
     pub held_bytes_max: u64,
-    /// Gathered by a task before it is handed over: a 128th, from 8 to 512 KiB.
+    /// Bytes that a task gathers before it hands a block over: a 128th, from 8 to 512 KiB.
     pub block_bytes: usize,
-    /// Gathered for a partition before it is written: a 64th, from 16 KiB to 1 MiB. Every write but
-    /// the last of a run is at least so large.
+    /// Bytes gathered for a partition before they are written: a 64th, from 16 KiB to 1 MiB. Every write but
+    /// the last of a run is at least as large.
     pub write_bytes: usize,
-    /// How many partitions there are at most: their buffers take half of the memory.
+    /// Maximum number of partitions: their buffers take half of the memory.
     pub partitions_max: usize,
-    /// The longest record: an eighth.
+    /// Maximum length of a record: an eighth.
     pub record_bytes_max: usize,
 }
 
 impl SortBudget {
-    /// Of a budget; one below the minimum counts as the minimum.
+    /// Derives the sizes from a budget; one below the minimum counts as the minimum.
     pub fn new(memory_bytes: u64) -> Self {
         let memory_bytes = memory_bytes.max(MEMORY_BYTES_MIN);
         let clamp = |bytes: u64, least: u64, most: u64| {
@@ -104,23 +104,24 @@ impl SortBudget {
         }
     }
 
-    /// The records of a frame, at most, if there is more than one.
+    /// Returns the maximum length of a frame's records, if it has more than one.
     pub(crate) fn frame_bytes(&self) -> usize {
         self.write_bytes / 16
     }
 
-    /// A partition's buffer: it is written when it has [`Sizes::write_bytes`], so a frame may be over.
+    /// Returns the size of a partition's buffer. It is written once it has [`SortBudget::write_bytes`], so a
+    /// frame may exceed that.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.write_bytes + self.frame_bytes() + FRAME_HEADER_BYTES_MAX
     }
 
-    /// The memory of each of so many threads that sort at once, when the partitions' last pieces take
-    /// `tail_bytes`.
+    /// Returns the memory of each of `threads` threads that sort at once, when the partitions' last pieces
+    /// take `tail_bytes`.
     pub(crate) fn thread_budget(&self, threads: usize, tail_bytes: u64) -> ThreadBudget {
         let available = self.memory_bytes.saturating_sub(tail_bytes).max(self.memory_bytes / 4);
         let each = available / 16 * 15 / threads as u64;
-        // Three of them lie in a thread's channels or are being filled, and as many again wait in the
-        // channels of parts that were ahead.
+        // Three blocks lie in a thread's channels or are being filled, and as many again wait in the
+        // channels of partitions that were ahead.
         let block_bytes =
             usize::try_from(each / 48).unwrap_or(usize::MAX).clamp(4 << 10, 256 << 10);
         ThreadBudget {
@@ -130,8 +131,8 @@ impl SortBudget {
         }
     }
 
-    /// How many threads sort at once: as many as there are, unless fewer with more memory each spare
-    /// enough runs. `needs` are what partitions take when they are sorted whole.
+    /// Returns the best number of sorting threads with the memory of each: all of them, unless fewer with
+    /// more memory save enough runs. `needs` is the memory that each partition needs to be sorted whole.
     pub(crate) fn best_thread_budget(
         &self,
         threads: usize,
@@ -147,7 +148,7 @@ impl SortBudget {
             (1000 + unfit) / share.threads as u64 + unfit / 2
         };
         let all = (1..=threads.max(1)).rev().map(|threads| self.thread_budget(threads, tail_bytes));
-        // The first thread needs room for some writes' worth of short records.
+        // The first thread needs room for several writes of short records.
         let wide = |share: &ThreadBudget| {
             share.threads == 1 || share.partition_bytes >= 8 * self.write_bytes as u64
         };
@@ -155,7 +156,7 @@ impl SortBudget {
         best.unwrap_or_else(|| self.thread_budget(1, tail_bytes))
     }
 
-    /// How many partitions for `expected_bytes`.
+    /// Returns the number of partitions for `expected_bytes`.
     pub fn partition_count(&self, threads: usize, expected_bytes: Option<u64>) -> usize {
         let Some(expected) = expected_bytes else { return self.partitions_max };
         let share = self.thread_budget(threads, self.memory_bytes / 4).partition_bytes;
@@ -165,13 +166,13 @@ impl SortBudget {
     }
 }
 
-/// What each of some threads has.
+/// Memory of each of several threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ThreadBudget {
     pub(crate) threads: usize,
-    /// For a partition's bytes and entries, or for the buffers of a merge.
+    /// Bytes for a partition's records and entries, or for the buffers of a merge.
     pub(crate) partition_bytes: u64,
-    /// Of each block of output.
+    /// Size of each output block.
     pub(crate) output_block_bytes: usize,
 }
 

@@ -1,16 +1,16 @@
-//! Records in memory: bytes one behind another, and entries that are sorted in their place.
+//! Records in memory: bytes one after another, and entries that are sorted in their place.
 //!
 //! ```text
-//!  block   [len][record][len][record]…          of any size: len is a LEB128 number
-//!          [record][record]…                    of one size
+//!  block   [len][record][len][record]…          of variable size: len is a LEB128 number
+//!          [record][record]…                    of fixed size
 //!
-//!  entry   prefix: u64   at: u64 = block << 40 | offset
+//!  entry   prefix: u64   position: u64 = block << 40 | offset
 //! ```
 //!
-//! Entries are sorted by a radix sort from the most significant byte that differs: each step
-//! scatters them into up to 1,024 buckets, stably, until a bucket fits the cache, where the
-//! library's sort is the best there is. Entries of one prefix get the key's next eight bytes as
-//! their prefix, for as long as there are any; what then still ties is compared record by record.
+//! Entries are sorted by a radix sort from the most significant byte that differs. Each step
+//! distributes them stably to up to 1,024 buckets, until a bucket fits the cache, where the
+//! library's sort is the fastest. Entries of one prefix get the key's next eight bytes as
+//! their prefix, as long as there are any; remaining ties are compared record by record.
 
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -19,28 +19,28 @@ use crate::cancel_flag::SortCancelFlag;
 use crate::error::Result;
 use crate::record_order::RecordOrder;
 
-/// Whether all records have one size.
+/// Size of records: fixed or variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordShape {
-    /// Each record has so many bytes, at least one.
+    /// Each record has this number of bytes, at least one.
     Fixed(usize),
-    /// Each record has any number of bytes, none included.
+    /// Each record has any number of bytes, including none.
     Variable,
 }
 
-/// More records of one block than it can have: offsets have 40 bits.
+/// Bits of an offset in a position: more than the length of any block.
 const POSITION_OFFSET_BITS: u32 = 40;
 
-/// Buckets of one step of the radix sort.
+/// Bits of one step of the radix sort.
 const RADIX_BITS: u32 = 10;
 
-/// From so many entries on a radix step is quicker than comparisons.
+/// Minimum number of entries for which a radix step is faster than comparisons.
 const RADIX_SORT_ENTRIES_MIN: usize = 4096;
 
-/// Keys that agree in so many bytes are compared as a whole.
+/// Number of equal key bytes after which keys are compared as a whole.
 const KEY_DEPTH_BYTES_MAX: usize = 256;
 
-/// Records that are looked at before anything is done with the first of them.
+/// Number of records that are fetched into the cache before the first of them is used.
 pub(crate) const FETCHED_RECORDS: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ pub(crate) struct SortEntry {
     pub(crate) position: u64,
 }
 
-/// An entry's memory, and as much again for the scratch space of its sort.
+/// Size of an entry; the scratch space of its sort takes as much again.
 pub(crate) const ENTRY_BYTES: u64 = size_of::<SortEntry>() as u64;
 
 #[inline]
@@ -57,21 +57,21 @@ pub(crate) fn encode_position(block: usize, offset: usize) -> u64 {
     (block as u64) << POSITION_OFFSET_BITS | offset as u64
 }
 
-/// The block of a place.
+/// Returns the block index of a position.
 #[inline]
 pub(crate) fn block_index(at: u64) -> usize {
     (at >> POSITION_OFFSET_BITS) as usize
 }
 
 impl RecordShape {
-    /// Appends a record as it is stored.
+    /// Appends a record in stored form.
     #[inline]
     pub(crate) fn push_record(self, record: &[u8], into: &mut Vec<u8>) {
         self.push_length_prefix(record.len(), into);
         into.extend_from_slice(record);
     }
 
-    /// Appends what stands before a record of so many bytes.
+    /// Appends the length prefix of a record, if records have a variable size.
     #[inline]
     pub(crate) fn push_length_prefix(self, mut length: usize, into: &mut Vec<u8>) {
         if self == RecordShape::Variable {
@@ -83,7 +83,7 @@ impl RecordShape {
         }
     }
 
-    /// At most so many bytes are stored for a record of `length`.
+    /// Returns the maximum number of bytes stored for a record of `length`.
     #[inline]
     pub(crate) fn stored_bytes_max(self, length: usize) -> usize {
         match self {
@@ -92,8 +92,8 @@ impl RecordShape {
         }
     }
 
-    /// The record that is stored at `offset`, and where the next one is; `None` where the bytes end
-    /// before it does.
+    /// Returns the record stored at `offset`, and the offset of the next one; `None` if the bytes end
+    /// before the record does.
     #[inline]
     pub(crate) fn read_record(self, bytes: &[u8], offset: usize) -> Option<(&[u8], usize)> {
         match self {
@@ -131,7 +131,7 @@ pub(crate) struct RecordBlocks<B> {
 }
 
 impl<B: AsRef<[u8]>> RecordBlocks<B> {
-    /// The record of an entry's place, which was made from these very blocks.
+    /// Returns the record at a position, which must come from these very blocks.
     #[inline]
     pub(crate) fn record_at(&self, at: u64) -> &[u8] {
         let block = self.blocks[block_index(at)].as_ref();
@@ -139,15 +139,15 @@ impl<B: AsRef<[u8]>> RecordBlocks<B> {
         self.shape.read_record(block, offset).map_or(&[], |(record, _)| record)
     }
 
-    /// The first byte of what is stored there.
+    /// Returns the first stored byte at a position.
     #[inline]
     fn first_byte(&self, at: u64) -> u8 {
         let block = self.blocks[(at >> POSITION_OFFSET_BITS) as usize].as_ref();
         block.get((at & ((1 << POSITION_OFFSET_BITS) - 1)) as usize).copied().unwrap_or_default()
     }
 
-    /// The records of up to [`FETCHED`] entries. They lie anywhere in memory: the processor waits for the first of
-    /// them, and not for each as where something is decided by one before the next is looked at.
+    /// Returns the records of up to [`FETCHED_RECORDS`] entries. They lie anywhere in memory: the processor
+    /// waits for all of them at once, and not for each before it looks at the next.
     #[inline]
     pub(crate) fn fetch_records(&self, entries: &[SortEntry]) -> [&[u8]; FETCHED_RECORDS] {
         let mut records = [&[][..]; FETCHED_RECORDS];
@@ -164,18 +164,17 @@ impl<B: AsRef<[u8]>> RecordBlocks<B> {
     }
 }
 
-/// What sorts entries.
+/// Sorts the entries of records.
 pub(crate) struct EntrySorter<'a, O, B> {
     pub(crate) order: &'a O,
     pub(crate) records: &'a RecordBlocks<B>,
-    /// Ties keep the order in which the entries come.
+    /// True if ties keep the order of the entries.
     pub(crate) stable: bool,
     pub(crate) cancel: &'a SortCancelFlag,
 }
 
 impl<O: RecordOrder, B: AsRef<[u8]>> EntrySorter<'_, O, B> {
-    /// Sorts entries. Their prefixes are other ones afterwards. `scratch` is as long as `entries` in
-    /// the end, and worth keeping.
+    /// Sorts entries. Changes their prefixes. `scratch` grows to the length of `entries` and can be reused.
     pub(crate) fn sort(
         &self,
         entries: &mut [SortEntry],
@@ -187,7 +186,7 @@ impl<O: RecordOrder, B: AsRef<[u8]>> EntrySorter<'_, O, B> {
         self.radix_sort(entries, &mut scratch[..], 0)
     }
 
-    /// `depth` bytes of the keys are equal already.
+    /// Sorts entries whose keys agree in their first `depth` bytes.
     fn radix_sort(
         &self,
         entries: &mut [SortEntry],
@@ -213,7 +212,7 @@ impl<O: RecordOrder, B: AsRef<[u8]>> EntrySorter<'_, O, B> {
         }
         let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(RADIX_BITS);
         let bucket = |entry: &SortEntry| ((entry.prefix - least) >> shift) as usize;
-        // On the heap: this calls itself, once for each ten bits of each eight bytes of the key.
+        // On the heap: this function recurses once for each ten bits of each eight bytes of the key.
         let mut starts = vec![0usize; (1 << RADIX_BITS) + 1];
         for entry in &*entries {
             starts[bucket(entry) + 1] += 1;
@@ -250,7 +249,7 @@ impl<O: RecordOrder, B: AsRef<[u8]>> EntrySorter<'_, O, B> {
         self.sort_tied_groups(entries, scratch, depth)
     }
 
-    /// Puts the entries of each prefix in order, once the prefixes are.
+    /// Sorts the entries of equal prefixes, once the prefixes are in order.
     fn sort_tied_groups(
         &self,
         entries: &mut [SortEntry],
@@ -273,7 +272,7 @@ impl<O: RecordOrder, B: AsRef<[u8]>> EntrySorter<'_, O, B> {
         Ok(())
     }
 
-    /// Entries of one prefix.
+    /// Sorts entries of one prefix.
     fn sort_ties(
         &self,
         entries: &mut [SortEntry],
@@ -300,8 +299,8 @@ impl<O: RecordOrder, B: AsRef<[u8]>> EntrySorter<'_, O, B> {
         self.sort_by_comparison(entries, scratch)
     }
 
-    /// Sorts by comparing records: pieces by the library's sort, then merges, so that there is a
-    /// look at the cancel flag in between.
+    /// Sorts by comparing records: pieces by the library's sort, then merges, with checks of the
+    /// cancel flag in between.
     fn sort_by_comparison(
         &self,
         entries: &mut [SortEntry],
@@ -369,7 +368,7 @@ mod tests {
         entries.iter().map(|entry| rows.record_at(entry.position).to_vec()).collect()
     }
 
-    /// Orders by the first byte alone, with a prefix that says nothing.
+    /// Order by the first byte alone, with a constant prefix.
     struct First;
     impl RecordOrder for First {
         fn prefix(&self, _: &[u8]) -> u64 {

@@ -1,8 +1,8 @@
-//! In which order records are: a 64-bit prefix that decides most comparisons, and a comparison
+//! Orders of records: a 64-bit prefix that decides most comparisons, and a comparison
 //! that decides the rest.
 //!
-//! A sort that looks at whole records at each comparison waits for memory. So each record has an
-//! entry of 16 bytes, its *normalized key prefix* and its place, and entries are what is sorted
+//! A sort that reads whole records at each comparison waits for memory. So each record has an
+//! entry of 16 bytes, its *normalized key prefix* and its position, and the sort moves entries
 //! (Nyberg et al., "AlphaSort", 1994; Graefe, "Implementing sorting in database systems", 2006):
 //! unsigned comparison of prefixes agrees with the order wherever two prefixes differ.
 
@@ -14,44 +14,46 @@ use crate::checksum::hash_bytes;
 /// A total preorder of records. Records that compare as equal are ties: a stable sort keeps them in
 /// the order of their tasks, a unique one keeps the first.
 pub trait RecordOrder: Send + Sync + 'static {
-    /// A number that orders as the records do: `prefix(a) < prefix(b)` only where `a` is before `b`.
+    /// Returns a number that orders as the records do: `prefix(a) < prefix(b)` only if `a` is before `b`.
     fn prefix(&self, record: &[u8]) -> u64;
 
-    /// How two records compare.
+    /// Compares two records.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
 
-    /// Whether records of equal prefixes are always equal. Default: no.
+    /// Returns whether records of equal prefixes are always equal. Default: no.
     fn prefix_decides(&self) -> bool {
         false
     }
 
-    /// Whether the prefix is a hash of the key, or its complement, so that any range of prefixes has as many keys as
-    /// any other that is as wide: partitions are then cut evenly, whatever comes first. Default: no.
+    /// Returns whether the prefix is a hash of the key, or its complement. Any range of prefixes then has as
+    /// many keys as any other of the same width, so partitions are cut evenly, whatever comes first. Default:
+    /// no.
     fn has_hashed_prefix(&self) -> bool {
         false
     }
 
-    /// What orders records whose key agrees in its first `depth` bytes (a multiple of eight), as
-    /// [`Order::prefix`] does for all; `None` where the key ends before, or there is no such thing.
-    /// It spares a comparison of two places in memory for keys that begin alike. Default: `None`.
+    /// Returns the prefix of the key from byte `depth` (a multiple of eight) on. It orders records whose keys
+    /// agree in their first `depth` bytes, as [`RecordOrder::prefix`] does for all. `None` if the key ends
+    /// before, or if the order has no such prefix. It saves comparisons of two places in memory for keys that
+    /// begin alike. Default: `None`.
     fn prefix_at_depth(&self, _record: &[u8], _depth: usize) -> Option<u64> {
         None
     }
 
-    /// What [`Order::deeper`] is where the key has ended: it is before, or after, every other one.
-    /// Default: 0, before.
+    /// Returns the value that stands for [`RecordOrder::prefix_at_depth`] past the end of a key: it is
+    /// before, or after, every other one. Default: 0, before.
     fn prefix_past_end(&self) -> u64 {
         0
     }
 }
 
-/// An order by some bytes of each record, its key, and nothing else.
+/// An order that depends only on some bytes of each record, its key.
 pub trait KeyBytesOrder: RecordOrder {
-    /// The key.
+    /// Returns the key.
     fn key_bytes<'a>(&self, record: &'a [u8]) -> &'a [u8];
 }
 
-/// The first eight bytes as a number that orders as they do, zeros beyond the end.
+/// Returns the first eight bytes as a big-endian number, with zeros beyond the end.
 #[inline]
 pub fn big_endian_prefix(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk::<8>() {
@@ -62,7 +64,7 @@ pub fn big_endian_prefix(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(padded)
 }
 
-/// Whole records, byte by byte as unsigned numbers; one that begins another is before it.
+/// Order of whole records, byte by byte as unsigned numbers; a record that begins another is before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ByteOrder;
 
@@ -90,14 +92,14 @@ impl KeyBytesOrder for ByteOrder {
     }
 }
 
-/// A range of each record's bytes, which all records have (shorter ones count as if they ended there).
+/// Order by a fixed range of each record's bytes. Shorter records count as if the range ended with them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByteRangeOrder {
     key_range: Range<usize>,
 }
 
 impl ByteRangeOrder {
-    /// By the bytes `key`, from zero on.
+    /// Creates an order by the bytes `key`, counted from zero.
     pub fn new(key: Range<usize>) -> Self {
         ByteRangeOrder { key_range: key }
     }
@@ -133,7 +135,7 @@ impl RecordOrder for ByteRangeOrder {
     }
 }
 
-/// The other way round.
+/// The reverse of another order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReverseOrder<O>(pub O);
 
@@ -169,13 +171,13 @@ impl<O: RecordOrder> RecordOrder for ReverseOrder<O> {
     }
 }
 
-/// Records that begin with the length of a normalized key (four bytes, little-endian) and the key,
-/// as [`crate::key::Encoder`] makes them; what follows is carried along.
+/// Order of records that begin with the length of a normalized key (four bytes, little-endian) and the key,
+/// as [`crate::key_encoder::KeyEncoder`] writes them. The payload behind it does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EncodedKeyOrder;
 
 impl EncodedKeyOrder {
-    /// The key of a record, and what follows it.
+    /// Splits a record into its key and its payload.
     #[inline]
     pub fn split_key(record: &[u8]) -> (&[u8], &[u8]) {
         let Some((length, rest)) = record.split_first_chunk::<4>() else { return (&[], &[]) };
@@ -211,9 +213,9 @@ impl KeyBytesOrder for EncodedKeyOrder {
     }
 }
 
-/// Groups: records of equal keys are together, and the groups in no meaningful order, that of a hash of their keys.
-/// Quicker than an order where grouping is all that is wanted, and its partitions are of one size whatever
-/// part of the keys comes first; a key of many records has a partition of its own where it is seen early.
+/// Grouping order: records of equal keys are together, and the groups follow a hash of their keys.
+/// Grouping is faster than sorting, and its partitions have one size, whatever
+/// part of the keys comes first. A key of many records has a partition of its own if it is seen early.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HashOrder<O> {
     order: O,
@@ -248,7 +250,7 @@ impl<O: KeyBytesOrder> RecordOrder for HashOrder<O> {
     }
 }
 
-/// A hash that another seed makes another one.
+/// Returns a hash of the key that depends on the seed.
 pub(crate) fn seeded_hash(key: &[u8], seed: u64) -> u64 {
     let mut state = hash_bytes(key) ^ seed;
     // The finalizer of SplitMix64: each bit of the seed reaches each bit.
@@ -257,15 +259,15 @@ pub(crate) fn seeded_hash(key: &[u8], seed: u64) -> u64 {
     state ^ (state >> 31)
 }
 
-/// Records of eight bytes, little-endian, as unsigned numbers or as signed ones.
+/// Order of records of eight bytes, little-endian, as unsigned or signed numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct U64Order {
-    /// Whether they are numbers in two's complement. Default: no.
+    /// True if they are numbers in two's complement. Default: no.
     pub signed: bool,
 }
 
 impl U64Order {
-    /// The number whose unsigned order is the order of the record.
+    /// Returns the number whose unsigned order is the order of the record.
     #[inline]
     pub fn unsigned_rank(self, value: u64) -> u64 {
         if self.signed { value ^ (1 << 63) } else { value }

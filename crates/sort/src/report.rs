@@ -1,11 +1,11 @@
-//! What a sort did.
+//! Statistics of a finished sort.
 
 use std::fmt;
 
 use crate::checksum::RecordChecksum;
 use crate::spill_storage::DiskCounts;
 
-/// What a sort did, once all of its records have come out.
+/// Statistics of a sort after all of its records have come out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SortReport {
@@ -15,31 +15,31 @@ pub struct SortReport {
     pub output: RecordChecksum,
     /// The records that `unique` dropped.
     pub dropped: RecordChecksum,
-    /// The records that a limit dropped before they were sorted; with `unique` some that tie are among them.
+    /// Records that a limit dropped before they were sorted; with `unique` some of them tie.
     pub behind_limit: RecordChecksum,
-    /// Partitions on disk; 0 where everything fitted memory.
+    /// Partitions on disk; 0 if everything fitted memory.
     pub partitions: u64,
-    /// Partitions that were larger than their share of memory.
+    /// Partitions that exceeded their share of memory.
     pub partitions_merged: u64,
     /// Partitions whose records all tie, which need no sort.
     pub partitions_tied: u64,
-    /// Runs that were written for the partitions that were too large.
+    /// Runs written for partitions that exceeded their share of memory.
     pub runs: u64,
-    /// Merges that wrote a run, because there were more than can be merged at once.
+    /// Merges that wrote a run, because more runs existed than can be merged at once.
     pub merges: u64,
     /// Operations on spill files.
     pub disk: DiskCounts,
 }
 
 impl SortReport {
-    /// Bytes moved to and from spill files for each byte of the input.
+    /// Returns the bytes moved to and from spill files for each byte of the input.
     pub fn spilled_bytes_per_byte(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a ratio for reading")]
         let ratio = self.disk.bytes() as f64 / (self.input.bytes.max(1)) as f64;
         ratio
     }
 
-    /// The mean size of an operation on a spill file, in bytes.
+    /// Returns the mean size of an operation on a spill file, in bytes.
     pub fn mean_operation_bytes(&self) -> u64 {
         self.disk.bytes() / self.disk.operations().max(1)
     }

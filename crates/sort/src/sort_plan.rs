@@ -1,4 +1,4 @@
-//! What a sort is going to do, before it does: partitions, passes, disk operations and bytes.
+//! Forecast of a sort: partitions, passes, disk operations and bytes.
 
 use std::fmt;
 
@@ -8,33 +8,33 @@ use crate::report::SortReport;
 use crate::spill_frame::FRAME_HEADER_BYTES_MEAN;
 use crate::spill_storage::DiskCounts;
 
-/// A forecast. It takes partitions for equal, which a sample makes them within a fifth or so, and
-/// knows nothing of keys that many records share.
+/// A forecast. It assumes equal partitions, which a sample achieves within a fifth or so, and
+/// ignores keys that many records share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SortPlan {
-    /// The bytes of the records.
+    /// Bytes of the records.
     pub bytes: u64,
-    /// How many there are, about.
+    /// Approximate number of records.
     pub rows: u64,
-    /// The memory that they are sorted with.
+    /// Memory of the sort.
     pub memory_bytes: u64,
-    /// The threads.
+    /// Threads of the sort.
     pub threads: usize,
-    /// Partitions on disk; 0 where everything fits memory.
+    /// Partitions on disk; 0 if everything fits memory.
     pub partitions: u64,
-    /// Runs for each partition; 0 where each is sorted whole.
+    /// Runs for each partition; 0 if each is sorted whole.
     pub runs_per_partition: u64,
-    /// How often each byte is written to spill files: 0, 1, 2 with runs, more with merges of runs.
+    /// Number of times that each byte is written to spill files: 0, 1, 2 with runs, more with merges of runs.
     pub passes: u64,
-    /// The least size of a write, the last ones of a run left out.
+    /// Minimum size of a write, except the last ones of a run.
     pub write_bytes: u64,
     /// Operations on spill files, and their bytes.
     pub disk: DiskCounts,
 }
 
 impl SortPlan {
-    /// For so many records, of so many bytes together, all of which are wanted.
+    /// Forecasts a sort of `rows` records with `bytes` bytes in total, without a limit.
     pub fn new(memory_bytes: u64, threads: usize, bytes: u64, rows: u64) -> Self {
         let sizes = SortBudget::new(memory_bytes);
         let mut plan = SortPlan {
@@ -57,13 +57,13 @@ impl SortPlan {
         let blocks = stored.div_ceil(sizes.block_bytes as u64);
         let frames = (blocks * plan.partitions).max(stored / sizes.frame_bytes() as u64).min(rows);
         let stored = stored + frames * FRAME_HEADER_BYTES_MEAN;
-        // Half a write waits in each buffer at the end, and is never written.
+        // At the end each buffer holds half a write that is never written.
         let tails = (plan.partitions * plan.write_bytes / 2).min(stored);
         let each = stored.div_ceil(plan.partitions);
         let need = each + rows.div_ceil(plan.partitions) * SORT_BYTES_PER_ROW;
         let needs = vec![need; usize::try_from(plan.partitions).unwrap_or(1)];
         let share = sizes.best_thread_budget(threads, tails, &needs);
-        // A frame more than the least, half the time.
+        // Half the time a frame more than the minimum.
         let mean = plan.write_bytes + sizes.frame_bytes() as u64 / 2;
         let mut written = stored - tails;
         let mut writes = written.div_ceil(mean);
@@ -90,7 +90,7 @@ impl SortPlan {
 }
 
 impl SortPlan {
-    /// Of a sort of which only the first so many records are wanted.
+    /// Returns the forecast for a sort with a limit on the number of output records.
     #[must_use]
     pub fn with_limit(self, limit: u64) -> Self {
         // A few more are held than are wanted, and as many again until they are dropped.
@@ -122,12 +122,12 @@ impl fmt::Display for SortPlan {
     }
 }
 
-/// A forecast beside what came of it.
+/// A forecast beside the actual statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortExplanation {
     /// The forecast.
     pub plan: SortPlan,
-    /// What happened.
+    /// The actual statistics.
     pub report: SortReport,
 }
 

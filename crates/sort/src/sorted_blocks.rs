@@ -1,18 +1,18 @@
-//! The second half of a sort: records come out, a part of the order at a time.
+//! The second half of a sort: threads sort the partitions, and the records come out in order.
 //!
-//! Parts do not overlap, so each is sorted by itself, several at once, and they come out one behind
-//! another: there is no merge of everything. Each part has a short channel for its output, which
-//! the consumer empties in the order of the parts; a thread that is ahead waits at its channel.
+//! Partitions do not overlap, so each is sorted by itself, several at once, and they come out one after
+//! another without a merge of everything. Each partition has a short output channel, and the consumer empties
+//! the channels in the order of the partitions; a thread that is ahead waits at its channel.
 //!
-//! A part that was held in memory is entries that were put apart before. One that was spilled is
-//! read whole when it fits its share of the memory; where all its records tie, it is passed on as it
-//! is read; otherwise it is cut into runs as large as the share, which are merged.
+//! A partition in memory is a list of entries, separated in advance. A spilled partition is
+//! read whole if it fits its share of the memory. If all its records tie, it is passed on as it
+//! is read. Otherwise it is cut into runs as large as the share, which are merged.
 //!
-//! The pieces of a run are frames, too. In a stable sort each record is preceded there by 16
-//! bytes, its place in the input:
+//! The pieces of a run are frames, too. In a stable sort 16 bytes precede each record there:
+//! its position in the input.
 //!
 //! ```text
-//!  run      [frame][frame]…        of Sizes::write_bytes, about
+//!  run      [frame][frame]…        of SortBudget::write_bytes, about
 //!  record   [offset in block: u32][sequence: u32][task: u64][record, as in a block]
 //! ```
 
@@ -45,21 +45,21 @@ use crate::sorter::{
 use crate::spill_frame::{self, FrameHeader};
 use crate::spill_storage::{DiskCounts, SpillExtent, SpillStorage};
 
-/// Rows of a part in memory, about: their entries fit a processor's cache.
+/// Approximate rows of a partition in memory: their entries fit a processor's cache.
 const MEMORY_PARTITION_ROWS: usize = 1 << 15;
 
-/// How records lie in what comes out.
+/// Separation of the records in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputFraming {
-    /// One behind another; where they have no fixed size, nobody can tell them apart.
+    /// Records follow each other without separation; records of variable size cannot be told apart.
     Concatenated,
-    /// Each is followed by this byte, which none should have.
+    /// Each record is followed by this byte, which no record should contain.
     Terminated(u8),
-    /// Each is preceded by its length where that is not fixed, so that any can be told apart.
+    /// Each record of variable size is preceded by its length, so that all can be told apart.
     LengthPrefixed,
 }
 
-/// Some records, in order.
+/// A block of sorted records.
 #[derive(Debug)]
 pub struct SortedBlock {
     bytes: Vec<u8>,
@@ -69,17 +69,17 @@ pub struct SortedBlock {
 }
 
 impl SortedBlock {
-    /// The records as they were wanted.
+    /// Returns the records with their framing.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many records.
+    /// Returns the number of records.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The records, one by one; of those that are bare and of no fixed size all as one.
+    /// Iterates over the records; concatenated records of variable size come as one.
     pub fn records(&self) -> impl Iterator<Item = &[u8]> {
         let mut offset = 0;
         std::iter::from_fn(move || {
@@ -123,9 +123,9 @@ enum OutputMessage {
     Failed(Error),
 }
 
-/// What ends a thread's work.
+/// The reason why a thread ends its work early.
 enum OutputHalt {
-    /// Nobody wants the rest.
+    /// The consumer was dropped.
     ConsumerGone,
     Failed(Error),
 }
@@ -138,18 +138,18 @@ impl From<Error> for OutputHalt {
 
 type OutputResult<T = ()> = Result<T, OutputHalt>;
 
-/// What the threads report.
+/// Progress and statistics that threads and consumer share.
 #[derive(Default)]
 struct OutputProgress {
     report: Mutex<SortReport>,
     is_abandoned: AtomicBool,
-    /// How many parts the consumer has taken all of.
+    /// Number of partitions that the consumer has taken completely.
     partitions_taken: Mutex<usize>,
     progress_changed: Condvar,
 }
 
 impl OutputProgress {
-    /// Waits until the consumer is less than `window` parts behind; `false` where it is gone.
+    /// Waits until the consumer is less than `window` partitions behind; `false` if it was dropped.
     fn wait_for_consumer(&self, part: usize, window: usize) -> bool {
         let mut taken = self.partitions_taken.lock();
         while part >= *taken + window && !self.is_abandoned.load(Atomic::Relaxed) {
@@ -166,7 +166,7 @@ impl OutputProgress {
     }
 }
 
-/// Sorted records in blocks. Dropping it stops the threads and removes what was spilled.
+/// Sorted records in blocks. Dropping it stops the threads and removes the spilled data.
 pub struct SortedBlocks {
     channels: VecDeque<Receiver<OutputMessage>>,
     threads: Vec<JoinHandle<()>>,
@@ -175,9 +175,9 @@ pub struct SortedBlocks {
     input_checksum: RecordChecksum,
     cancel: SortCancelFlag,
     limit: Option<u64>,
-    /// No more records than the limit are left, so that all come out.
+    /// True if no more records than the limit are left, so that all come out.
     is_within_limit: bool,
-    /// There are partitions that nobody asks for.
+    /// True if the consumer does not read some of the partitions.
     skips_partitions: bool,
     behind_limit: RecordChecksum,
     taken_rows: u64,
@@ -234,7 +234,7 @@ impl SortedBlocks {
                 for (index, partition) in fan_out.partitions.iter().enumerate() {
                     let mut partition = partition.lock();
                     if index >= count {
-                        // Nobody will ask for it.
+                        // The consumer does not need this partition.
                         *partition = SpillPartition::default();
                         continue;
                     }
@@ -293,7 +293,7 @@ impl SortedBlocks {
                 .spawn(move || drain.run_worker());
             match thread {
                 Ok(thread) => blocks.threads.push(thread),
-                // The others do its work.
+                // The other threads do its work.
                 Err(_) if index > 0 => break,
                 Err(error) => return Err(Error::io_error("start a thread of", "the sort", error)),
             }
@@ -301,10 +301,10 @@ impl SortedBlocks {
         Ok(blocks)
     }
 
-    /// The next block, which is not empty; `None` at the end.
+    /// Returns the next block, which is not empty; `None` at the end.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`], [`Error::DiskFull`] where runs have to be written,
+    /// [`Error::CorruptSpill`], [`Error::Io`], [`Error::DiskFull`] if runs have to be written,
     /// [`Error::Cancelled`].
     #[expect(clippy::should_implement_trait, reason = "it fails, and is asked again")]
     pub fn next_block(&mut self) -> Result<Option<SortedBlock>> {
@@ -330,7 +330,7 @@ impl SortedBlocks {
                 Err(_) => {
                     self.channels.clear();
                     self.join_threads(true);
-                    // A thread ends without a word only where another one failed before it.
+                    // A thread ends without a message only if another one failed before it.
                     return Err(Error::Cancelled);
                 }
             }
@@ -338,23 +338,23 @@ impl SortedBlocks {
         Ok(None)
     }
 
-    /// All of a part has been taken.
+    /// Records that a partition has been taken completely.
     fn record_partition_end(&mut self) {
         self.channels.pop_front();
         *self.progress.partitions_taken.lock() += 1;
         self.progress.progress_changed.notify_all();
     }
 
-    /// What the sort has written and read by now.
+    /// Returns the disk operations of the sort so far.
     pub fn disk_counts(&self) -> DiskCounts {
         self.spill_storage.disk_counts()
     }
 
-    /// Ends the sort after its last block, and compares what went in with what came out and what a limit
-    /// dropped. With blocks left there is nothing to compare.
+    /// Ends the sort after its last block, and compares the input with the output and with the records that a
+    /// limit dropped. With blocks left it compares nothing.
     ///
     /// # Errors
-    /// [`Error::Mismatch`].
+    /// [`Error::ChecksumMismatch`].
     pub fn finish(mut self) -> Result<SortReport> {
         if self.is_within_limit && self.limit.is_some_and(|limit| self.taken_rows == limit) {
             while let Some(Ok(OutputMessage::PartitionEnd)) =
@@ -374,7 +374,7 @@ impl SortedBlocks {
             let mut out = report.output;
             out.merge(&report.dropped);
             out.merge(&report.behind_limit);
-            // Partitions that are left out were, as far as anybody knows, behind the limit.
+            // Skipped partitions count as behind the limit; nothing more is known of them.
             let lost = if self.skips_partitions {
                 self.limit > Some(self.taken_rows)
             } else {
@@ -406,16 +406,16 @@ impl SortedBlocks {
 
 impl Drop for SortedBlocks {
     fn drop(&mut self) {
-        // Senders that wait are told by this.
+        // This wakes waiting senders.
         self.channels.clear();
         self.join_threads(false);
     }
 }
 
-/// Records in memory, their entries put apart.
+/// Records in memory with their entries, separated by partition.
 struct MemoryPartitions {
     records: RecordBlocks<Vec<u8>>,
-    /// Of each block: entries by part, and where each part starts.
+    /// Entries of each block by partition, and the start of each partition.
     block_entries: Vec<(Vec<SortEntry>, Vec<u32>)>,
     partition_count: usize,
 }
@@ -493,25 +493,25 @@ struct PartitionSorter<O> {
     unique: bool,
     cancel: SortCancelFlag,
     budget: SortBudget,
-    /// The memory of each thread.
+    /// Memory of each thread.
     thread_bytes: u64,
     output_block_bytes: usize,
-    /// What a thread may copy of records that are in memory anyway: all of them a sixteenth of it.
+    /// Maximum bytes that a thread copies of records in memory: a sixteenth of the memory for all threads.
     gather_bytes_max: usize,
     source: PartitionSource,
     spill_storage: Arc<SpillStorage>,
     attempts: HashMap<u64, u32>,
     next_partition: AtomicUsize,
-    /// How many parts may be ahead of the consumer.
+    /// Maximum number of partitions that may be ahead of the consumer.
     partitions_ahead_max: usize,
     senders: Vec<Mutex<Option<SyncSender<OutputMessage>>>>,
     progress: Arc<OutputProgress>,
 }
 
-/// What a part's records take at most that are copied to one place before they are sorted: more is in no cache.
+/// Maximum bytes of a partition whose records are copied to one place before sorting: more fits no cache.
 const GATHER_BYTES_MAX: usize = 16 << 20;
 
-/// What a thread keeps from one part to the next.
+/// Buffers that a thread reuses from one partition to the next.
 #[derive(Default)]
 struct WorkerBuffers {
     arena: Vec<u8>,
@@ -539,7 +539,7 @@ impl<O: RecordOrder> PartitionSorter<O> {
             else {
                 return;
             };
-            // Small parts fit their channels whole: without this, everything would lie there.
+            // Small partitions fit their channels whole: without this limit, everything would lie there.
             if !self.progress.wait_for_consumer(index, self.partitions_ahead_max) {
                 return;
             }
@@ -591,8 +591,9 @@ impl<O: RecordOrder> PartitionSorter<O> {
         }
     }
 
-    /// Copies a part's records to one place, where a processor's caches have them while they are compared and handed
-    /// on: in the input's blocks each would be waited for each time. Not of a part that is much larger than others.
+    /// Copies a partition's records to one place, where a processor's caches keep them while they are
+    /// compared and passed on: reads from the input's blocks would wait each time. `None` if the partition is
+    /// too large.
     fn gather_records<'a>(
         &self,
         rows: &RecordBlocks<Vec<u8>>,
@@ -667,13 +668,13 @@ impl<O: RecordOrder> PartitionSorter<O> {
         } else {
             self.progress.report.lock().partitions_merged += 1;
             let runs = self.write_runs(partition, number, worker)?;
-            // What was large for runs would be beside their buffers.
+            // Large buffers would add to the buffers of the merge.
             *worker = WorkerBuffers::default();
             self.merge_runs(runs, outlet)
         }
     }
 
-    /// Records that all tie, as they are.
+    /// Emits records that all tie without sorting them.
     fn emit_tied_partition(
         &self,
         partition: SpillPartition,
@@ -697,7 +698,7 @@ impl<O: RecordOrder> PartitionSorter<O> {
         Ok(())
     }
 
-    /// The entries of some frames, of all their records in the order of the input.
+    /// Builds the entries of all records of some frames, in the order of the input.
     fn build_entries(
         &self,
         rows: &RecordBlocks<&[u8]>,
@@ -725,7 +726,7 @@ impl<O: RecordOrder> PartitionSorter<O> {
         Ok(())
     }
 
-    /// Sorted runs of a partition, each as large as the share allows.
+    /// Writes sorted runs of a partition, each as large as the share allows.
     fn write_runs(
         &self,
         mut partition: SpillPartition,
@@ -738,7 +739,7 @@ impl<O: RecordOrder> PartitionSorter<O> {
         loop {
             let mut chunk = FrameArena::new(&mut worker.arena);
             let mut used = 0;
-            // One buffer for the run's writes.
+            // One buffer for the writes of the run.
             let share = self.thread_bytes.saturating_sub(self.budget.buffer_bytes() as u64);
             while let Some((extent, rows)) = extents.peek() {
                 let more = cost(extent.bytes, *rows);
@@ -799,7 +800,7 @@ impl<O: RecordOrder> PartitionSorter<O> {
         writer.finish()
     }
 
-    /// Merges runs to the outlet, over merges to longer runs where there are more than fit at once.
+    /// Merges runs into the output; first merges to longer runs if there are more than fit at once.
     fn merge_runs(
         &self,
         mut runs: VecDeque<SpilledRun>,
@@ -842,7 +843,7 @@ impl<O: RecordOrder> PartitionSorter<O> {
         Ok(LoserTree::new(&*self.order, sources))
     }
 
-    /// Reads an extent, whose frames are handed to `each`; where it is damaged, its copy.
+    /// Reads an extent and passes its frames to `each`; uses the copy if the extent is damaged.
     fn read_frames(
         &self,
         extent: &SpillExtent,
@@ -876,7 +877,7 @@ impl<O: RecordOrder> PartitionSorter<O> {
     }
 }
 
-/// All frames of some bytes, or the offset of what is wrong. Nothing is handed on if anything is.
+/// Parses all frames of a buffer and passes them to `each`. On damage returns its offset, and passes none.
 fn parse_frames(
     bytes: &[u8],
     number: u32,
@@ -894,7 +895,7 @@ fn parse_frames(
     Ok(())
 }
 
-/// Frames of a partition, read one behind another.
+/// Frames of a partition, read one after another into an arena.
 struct FrameArena<'a> {
     arena: &'a mut Vec<u8>,
     used_bytes: usize,
@@ -906,7 +907,7 @@ impl<'a> FrameArena<'a> {
         FrameArena { arena, used_bytes: 0, frames: Vec::new() }
     }
 
-    /// Room for so much more; what was there in a former use is written over.
+    /// Reserves `bytes` more; overwrites contents of an earlier use.
     fn reserve(&mut self, bytes: usize) -> usize {
         let start = self.used_bytes;
         self.used_bytes += bytes;
@@ -931,7 +932,7 @@ impl<'a> FrameArena<'a> {
         })
     }
 
-    /// Frames that were never written.
+    /// Adds frames that were never written to disk.
     fn add_buffered_frames<O: RecordOrder>(
         &mut self,
         drain: &PartitionSorter<O>,
@@ -976,7 +977,7 @@ fn collect_committed_frame(
     }
 }
 
-/// Sorted records on disk.
+/// A sorted run on disk.
 struct SpilledRun {
     extents: VecDeque<SpillExtent>,
 }
@@ -1045,7 +1046,7 @@ struct RunReader<'a, O> {
     sorter: &'a PartitionSorter<O>,
     run: SpilledRun,
     block: Vec<u8>,
-    /// Where the record behind the head begins.
+    /// Offset of the record after the head.
     next_offset: usize,
     head: Option<Range<usize>>,
     ordinal: u128,
@@ -1104,7 +1105,7 @@ impl<O: RecordOrder> MergeSource for RunReader<'_, O> {
                 self.head = Some(next - record.len()..next);
                 self.next_offset = next;
             }
-            // The checksum was right, so that it was written so: the totals will tell.
+            // The checksum matched, so the data was written like this: the final checksums will differ.
             None => {
                 self.head = None;
                 self.next_offset = self.block.len();
@@ -1114,7 +1115,7 @@ impl<O: RecordOrder> MergeSource for RunReader<'_, O> {
     }
 }
 
-/// The record that came last.
+/// Detects records that tie with the one before.
 #[derive(Default)]
 struct DuplicateFilter {
     last: Vec<u8>,
@@ -1134,7 +1135,7 @@ impl DuplicateFilter {
     }
 }
 
-/// Where a thread puts the records of a part.
+/// Output of a partition's records into its channel.
 struct PartitionOutput<'a, O> {
     sorter: &'a PartitionSorter<O>,
     sender: &'a SyncSender<OutputMessage>,
@@ -1165,7 +1166,7 @@ impl<'a, O: RecordOrder> PartitionOutput<'a, O> {
             return Ok(());
         }
         self.output.add_record(record);
-        // One byte more than a record at most, or its length.
+        // A record takes at most one byte more, or its length prefix.
         if self.block.len() + record.len() + 10 > self.block.capacity() {
             self.send_block()?;
             self.block = Vec::with_capacity(self.sorter.output_block_bytes.max(record.len() + 10));

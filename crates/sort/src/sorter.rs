@@ -1,18 +1,19 @@
-//! The first half of a sort: records come in, and are held or fanned out.
+//! The first half of a sort: records come in, and are held in memory or distributed to partitions on disk.
 //!
 //! Tasks gather records in blocks of their own and hand these over. As long as everything fits,
-//! blocks are kept as they are. When the budget is reached, boundaries of partitions are chosen from
-//! what is held (or from what the caller sampled), and from then on each block is taken apart: its
-//! records are appended, as a frame a partition, to the partitions' buffers, which all tasks
-//! share, so that the number of writes depends on the bytes alone and not on the number of tasks.
-//! A buffer that is full is one write; what is in the buffers at the end stays there.
+//! blocks are kept as they are. When the budget is exhausted, cut points of partitions are chosen from
+//! the held records (or from the caller's sample). From then on each block is partitioned: its
+//! records are appended, as a frame for each partition, to the partitions' buffers. All tasks
+//! share the buffers, so the number of writes depends on the bytes alone and not on the number of tasks.
+//! A full buffer is one write; the contents of the buffers at the end stay there.
 //!
-//! Input that is in order already, or the other way round, would all be in the last partition, or the first.
-//! One of these that has as much as is sorted at once, and most of what comes, ends there: what comes behind it, or
-//! before it, gets a partition of its own.
+//! Input that is sorted already, or in reverse, would all be in the last partition, or the first.
+//! Once such an outer partition has as much as is sorted at once, and gets most of the new records, it ends:
+//! later records beyond it get a partition of their own.
 //!
-//! Where only the first so many records are wanted, [`crate::limit`] says which need not be held. Once partitions hold
-//! that many of committed attempts, what is for those behind them is dropped.
+//! With a limit on the output, [`crate::limit_cutoff`] decides which records need not be held. Once the
+//! partitions hold that many records of committed attempts, records for the partitions behind them are
+//! dropped.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::HashMap;
@@ -37,7 +38,7 @@ use crate::spill_storage::{DiskCounts, SpillExtent, SpillStorage};
 /// Sampled records for each partition: its size then differs from the mean by some 18 %.
 const SAMPLE_ROWS_PER_PARTITION: usize = 32;
 
-/// So many are sorted by one thread before others would have begun.
+/// Maximum number of rows for which one thread removes duplicates faster than several could start.
 const UNIQUE_PRUNE_ROWS_MAX: u64 = 1 << 15;
 
 /// A block of one task's records.
@@ -51,7 +52,7 @@ pub(crate) struct TaskBlock {
 }
 
 impl TaskBlock {
-    /// What it takes of the budget, with the entries that it will need.
+    /// Returns the memory charged to the budget, including the entries that the block will need.
     fn memory_cost(&self) -> u64 {
         (size_of::<TaskBlock>() + self.bytes.capacity()) as u64
             + u64::from(self.rows) * (ENTRY_BYTES + 2)
@@ -62,24 +63,24 @@ impl TaskBlock {
 pub(crate) struct SpillPartition {
     pub(crate) buffer: Vec<u8>,
     pub(crate) buffer_rows: u64,
-    /// What was written, with its rows.
+    /// Written extents with their rows.
     pub(crate) extents: Vec<(SpillExtent, u64)>,
-    /// Of everything, buffer and headers included.
+    /// Bytes of all frames, with buffer and headers.
     pub(crate) bytes: u64,
     pub(crate) rows: u64,
     last_source: Option<(u64, u32)>,
-    /// Frames of a later task, or of a later block of the same, came first.
+    /// True if frames of a later task, or of a later block of the same task, came first.
     pub(crate) out_of_order: bool,
-    /// What its frames are called by.
+    /// Partition number in the headers of its frames.
     pub(crate) number: u32,
-    /// The record that none is behind, of the last partition; that none is before, of the first.
+    /// Greatest record of the last partition, or least record of the first one.
     edge_record: Option<(u64, Vec<u8>)>,
-    /// It was at an end, and has another beyond it: of what it has by then nothing is noted at the other end.
+    /// True if it was an outer partition and has another beyond it: its edge is no longer tracked.
     is_closed: bool,
 }
 
 impl SpillPartition {
-    /// The memory that it takes to sort it whole.
+    /// Returns the memory needed to sort it whole.
     pub(crate) fn sort_memory_bytes(&self) -> u64 {
         self.bytes + self.rows * SORT_BYTES_PER_ROW
     }
@@ -88,9 +89,9 @@ impl SpillPartition {
 #[derive(Debug, Default)]
 pub(crate) struct FanOutPartitions {
     pub(crate) cut_points: CutPoints,
-    /// In their order; none once the input has ended.
+    /// Partitions in their order; none once the input has ended.
     pub(crate) partitions: Vec<Mutex<SpillPartition>>,
-    /// Of the partitions.
+    /// Numbers of the partitions.
     pub(crate) numbers: Vec<u32>,
 }
 
@@ -104,7 +105,7 @@ struct HeldBlocks {
     blocks: Vec<TaskBlock>,
     memory_cost: u64,
     rows: u64,
-    /// The cost from which it is worth looking what a limit leaves.
+    /// Minimum cost at which dropping records behind the limit is worthwhile.
     prune_cost_min: u64,
 }
 
@@ -136,7 +137,7 @@ pub(crate) struct SorterCore<O> {
     tasks: Mutex<TaskRegistry>,
     sample: Mutex<Vec<Vec<u8>>>,
     spill_storage: Arc<SpillStorage>,
-    /// Blocks and scratch space for others to use.
+    /// Blocks and scratch space for reuse.
     spare: Mutex<(Vec<Vec<u8>>, Vec<PartitioningScratch>)>,
 }
 
@@ -147,7 +148,7 @@ enum OuterPartition {
     Last,
 }
 
-/// What takes a block apart.
+/// Scratch space for partitioning a block.
 #[derive(Default)]
 struct PartitioningScratch {
     /// Partition, offset and stored length of each record.
@@ -159,10 +160,10 @@ struct PartitioningScratch {
 /// Sorts records of bytes, in memory or beyond it.
 ///
 /// ```
-/// use tidemill_sort::{ByteOrder, Options, Shape, Sorter};
+/// use tidemill_sort::{ByteOrder, Options, RecordShape, Sorter};
 ///
-/// let sorter = Sorter::new(ByteOrder, Shape::Variable, Options::default())?;
-/// let mut task = sorter.task(0);
+/// let sorter = Sorter::new(ByteOrder, RecordShape::Variable, Options::default())?;
+/// let mut task = sorter.start_task(0);
 /// for word in ["pear", "apple", "fig"] {
 ///     task.push(word.as_bytes())?;
 /// }
@@ -181,10 +182,10 @@ pub struct Sorter<O> {
 }
 
 impl<O: RecordOrder> Sorter<O> {
-    /// A sort of records of one shape. Nothing is allocated or opened yet.
+    /// Creates a sort of records of one shape. Allocates and opens nothing yet.
     ///
     /// # Errors
-    /// [`Error::Option`] for options out of their range, and records of no bytes.
+    /// [`Error::InvalidOption`] for options out of range, and for records of no bytes.
     pub fn new(order: O, shape: RecordShape, options: Options) -> Result<Self> {
         options.validate()?;
         if shape == RecordShape::Fixed(0) {
@@ -216,15 +217,15 @@ impl<O: RecordOrder> Sorter<O> {
         Ok(Sorter { core: Arc::new(inner) })
     }
 
-    /// The sizes that the sort works with.
+    /// Returns the sizes derived from the memory budget.
     pub fn budget(&self) -> SortBudget {
         self.core.budget
     }
 
-    /// Takes a record as typical, for the choice of partitions. Worth it where the whole input can be
-    /// looked at before, at some thousand places: without, the partitions are chosen from what comes
-    /// until the budget is reached, which is the wrong part of an input that is sorted already. Takes
-    /// no effect once something was spilled.
+    /// Adds a record to the sample from which partitions are chosen. Worthwhile if the caller can read the
+    /// whole input in advance at some thousand positions: otherwise the partitions are chosen from the
+    /// records that come before the budget is exhausted, which misrepresents an input that is sorted already.
+    /// Has no effect once something was spilled.
     pub fn add_sample(&self, record: &[u8]) {
         let mut sample = self.core.sample.lock();
         if record.len() <= self.core.budget.block_bytes {
@@ -232,12 +233,12 @@ impl<O: RecordOrder> Sorter<O> {
         }
     }
 
-    /// How many records are worth sampling.
+    /// Returns the number of records that are worth sampling.
     pub fn sample_rows_wanted(&self) -> usize {
         self.core.partition_count() * SAMPLE_ROWS_PER_PARTITION
     }
 
-    /// A new attempt at a task: one stream of records, from one thread at a time. Stable sorts order
+    /// Starts a new attempt at a task: one stream of records, from one thread at a time. Stable sorts order
     /// ties by the task's number. Several tasks may be open at once; each holds a block of memory.
     pub fn start_task(&self, task: u64) -> SortTask<O> {
         let inner = &*self.core;
@@ -259,7 +260,7 @@ impl<O: RecordOrder> Sorter<O> {
         }
     }
 
-    /// Ends the input. Tasks that have not been committed by now do not count.
+    /// Ends the input. Tasks that have not been committed do not count.
     ///
     /// # Errors
     /// [`Error::Cancelled`].
@@ -280,7 +281,7 @@ impl<O: RecordOrder> Sorter<O> {
                 blocks.retain(|held| attempts.get(&held.task) == Some(&held.attempt));
                 let limit = inner.options.sort_limit();
                 let rows: u64 = blocks.iter().map(|held| u64::from(held.rows)).sum();
-                // To find those that are distinct is a sort: of many, threads do it together.
+                // Finding the distinct records is a sort: several threads share it if there are many.
                 let is_worth = |limit: &SortLimit| !limit.unique || rows <= UNIQUE_PRUNE_ROWS_MAX;
                 if let Some(limit) = limit.filter(is_worth) {
                     blocks =
@@ -327,7 +328,7 @@ impl<O: RecordOrder> SorterCore<O> {
         spare.unwrap_or_else(|| Vec::with_capacity(self.budget.block_bytes))
     }
 
-    /// Takes a block over.
+    /// Accepts a block from a task.
     fn accept_block(&self, mut held: TaskBlock) -> Result<()> {
         self.options.cancel.check_cancelled()?;
         let mut state = self.state.lock();
@@ -359,13 +360,13 @@ impl<O: RecordOrder> SorterCore<O> {
         self.partition_block(&fan_out, held)
     }
 
-    /// Drops what is behind the limit, where that is worth it or what comes would not fit.
+    /// Drops records behind the limit if that is worthwhile or if the next block would not fit.
     fn prune_behind_limit(&self, holding: &mut HeldBlocks, limit: SortLimit, more: u64) {
         let HeldBlocks { blocks, memory_cost: cost, rows, prune_cost_min: prune_from } = holding;
         let least = 4 * self.budget.block_bytes as u64;
         let is_full = *cost + more > self.budget.held_bytes_max && *rows > limit.rows;
         let is_worth = *cost >= (*prune_from).max(least) && *rows / 2 >= limit.rows;
-        // With few that are distinct there is much to drop before there are as many as are wanted.
+        // With few distinct records much can be dropped before the limit is reached.
         let has_ties = limit.unique && *cost >= (*prune_from).max(least);
         if !(is_full || is_worth || has_ties) {
             return;
@@ -428,7 +429,7 @@ impl<O: RecordOrder> SorterCore<O> {
     /// Appends each record of a block to its partition.
     fn partition_block(&self, fan_out: &RwLock<FanOutPartitions>, held: TaskBlock) -> Result<()> {
         self.options.cancel.check_cancelled()?;
-        // Boundaries are what they are as long as records go by them.
+        // The cut points stay fixed while records are partitioned by them.
         let full = self.append_to_partitions(&fan_out.read(), held)?;
         match full {
             Some(end) => self.add_outer_partition(&mut fan_out.write(), end),
@@ -436,7 +437,7 @@ impl<O: RecordOrder> SorterCore<O> {
         }
     }
 
-    /// What the first partition, or the last, has at most.
+    /// Returns the maximum size of the first and of the last partition.
     fn outer_partition_bytes_max(&self) -> u64 {
         self.budget
             .thread_budget(self.options.threads, self.budget.memory_bytes / 4)
@@ -444,7 +445,7 @@ impl<O: RecordOrder> SorterCore<O> {
             / 2
     }
 
-    /// Gives what comes beyond a full partition at the ends one of its own.
+    /// Adds a partition beyond a full outer partition.
     fn add_outer_partition(
         &self,
         fan_out: &mut FanOutPartitions,
@@ -460,7 +461,7 @@ impl<O: RecordOrder> SorterCore<O> {
             OuterPartition::First => partitions.first_mut(),
             OuterPartition::Last => partitions.last_mut(),
         };
-        // Another task may have been here before.
+        // Another task may have added it already.
         let Some(full) =
             full.map(Mutex::get_mut).filter(|full| full.sort_memory_bytes() >= full_bytes)
         else {
@@ -484,7 +485,7 @@ impl<O: RecordOrder> SorterCore<O> {
         Ok(())
     }
 
-    /// Writes what a partition has gathered, and gives its memory to another.
+    /// Writes a partition's buffer and frees its memory.
     fn write_buffer(&self, partition: &mut SpillPartition) -> Result<()> {
         let buffer = mem::take(&mut partition.buffer);
         if !buffer.is_empty() {
@@ -494,7 +495,8 @@ impl<O: RecordOrder> SorterCore<O> {
         Ok(())
     }
 
-    /// Appends each record of a block to its partition: which one at the ends is full, and has most of the block.
+    /// Appends each record of a block to its partition. Returns an outer partition that is full and got most
+    /// of the block, if any.
     fn append_to_partitions(
         &self,
         fan_out: &FanOutPartitions,
@@ -582,7 +584,7 @@ impl<O: RecordOrder> SorterCore<O> {
         Ok(full)
     }
 
-    /// Finds the last partition that records are wanted of, and tells tasks where it ends.
+    /// Finds the last partition from which records are wanted, and sets the cutoff to its end.
     fn update_last_wanted(
         &self,
         fan_out: &FanOutPartitions,
@@ -602,7 +604,7 @@ impl<O: RecordOrder> SorterCore<O> {
         }
     }
 
-    /// Notes the record that none is behind, or before.
+    /// Updates the greatest record of the last partition, or the least record of the first one.
     fn update_edge_record(
         &self,
         partition: &mut SpillPartition,
@@ -610,7 +612,7 @@ impl<O: RecordOrder> SorterCore<O> {
         records: &[(u32, u32)],
         end: OuterPartition,
     ) {
-        // How what was noted compares to what is beyond it.
+        // Ordering of the known edge relative to a record beyond it.
         let wanted = if end == OuterPartition::Last { Less } else { Greater };
         let mut edge: Option<(u64, &[u8])> = None;
         let known =
@@ -692,7 +694,7 @@ impl<O: RecordOrder> SorterCore<O> {
     }
 }
 
-/// Every n-th record of some blocks, `wanted` of them, about.
+/// Returns every n-th record of blocks, about `wanted` of them.
 pub(crate) fn sample_records<'a>(
     shape: RecordShape,
     blocks: impl Iterator<Item = &'a TaskBlock> + Clone,
@@ -716,7 +718,7 @@ pub(crate) fn sample_records<'a>(
     sample
 }
 
-/// One attempt at a task. Its records count once it is committed; dropped before, they never do.
+/// One attempt at a task. Its records count once it is committed; if it is dropped before, they never do.
 pub struct SortTask<O: RecordOrder> {
     core: Arc<SorterCore<O>>,
     task: u64,
@@ -726,7 +728,7 @@ pub struct SortTask<O: RecordOrder> {
     block: Vec<u8>,
     checksum: RecordChecksum,
     cutoff: Option<Arc<LimitCutoff>>,
-    /// What was behind the cutoff.
+    /// Records dropped behind the cutoff.
     behind_cutoff: RecordChecksum,
 }
 
@@ -734,8 +736,8 @@ impl<O: RecordOrder> SortTask<O> {
     /// Adds a record, which is copied.
     ///
     /// # Errors
-    /// [`Error::RecordTooLong`], [`Error::RecordSize`]; where something had to be written,
-    /// [`Error::DiskFull`] and [`Error::Io`]; [`Error::Cancelled`]. The attempt is worth nothing then.
+    /// [`Error::RecordTooLong`], [`Error::RecordSize`]; if something had to be written,
+    /// [`Error::DiskFull`] and [`Error::Io`]; [`Error::Cancelled`]. The attempt is useless after an error.
     #[inline]
     pub fn push(&mut self, record: &[u8]) -> Result<()> {
         if let RecordShape::Fixed(size) = self.core.shape
@@ -756,10 +758,10 @@ impl<O: RecordOrder> SortTask<O> {
         Ok(())
     }
 
-    /// Adds a record that lies in several places, one after another.
+    /// Adds a record that consists of several consecutive parts.
     ///
     /// # Errors
-    /// As [`Task::push`].
+    /// As [`SortTask::push`].
     #[inline]
     pub fn push_concatenated(&mut self, parts: &[&[u8]]) -> Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
@@ -790,11 +792,11 @@ impl<O: RecordOrder> SortTask<O> {
         Ok(())
     }
 
-    /// Whether a record is behind the cutoff, if there is one; then it counts among those.
+    /// Returns whether a record is behind the cutoff, if there is one, and counts it as dropped if so.
     #[inline]
     fn drop_if_behind(&mut self, record: &[u8]) -> bool {
         let Some(cutoff) = &self.cutoff else { return false };
-        // What would be refused is, wherever it is in the order.
+        // An invalid record is refused wherever it is in the order.
         if !cutoff.excludes_record(&*self.core.order, self.task, record)
             || record.len() > self.core.budget.record_bytes_max
         {
@@ -845,16 +847,16 @@ impl<O: RecordOrder> SortTask<O> {
         Ok(())
     }
 
-    /// What all tasks of the sort have written and read by now.
+    /// Returns the disk operations of all tasks of the sort so far.
     pub fn disk_counts(&self) -> DiskCounts {
         self.core.spill_storage.disk_counts()
     }
 
-    /// Makes the records count, unless another attempt at the task was committed before: then it says
-    /// `false`, and these are dropped.
+    /// Makes the records count. Returns `false` and drops them if another attempt at the task was committed
+    /// before.
     ///
     /// # Errors
-    /// As [`Task::push`].
+    /// As [`SortTask::push`].
     pub fn commit(mut self) -> Result<bool> {
         self.hand_over_block()?;
         let limit = self.core.options.sort_limit();
@@ -884,7 +886,7 @@ pub(crate) enum CommittedInput {
     Spilled(Arc<FanOutPartitions>),
 }
 
-/// Records that are all there, and come out in order.
+/// The complete input of a sort, ready to come out in order.
 pub struct SortedRecords<O> {
     pub(crate) order: Arc<O>,
     pub(crate) shape: RecordShape,
@@ -898,18 +900,18 @@ pub struct SortedRecords<O> {
 }
 
 impl<O: RecordOrder> SortedRecords<O> {
-    /// Whether something was spilled.
+    /// Returns whether something was spilled.
     pub fn is_spilled(&self) -> bool {
         matches!(self.input, CommittedInput::Spilled(_))
     }
 
-    /// The records that were committed.
+    /// Returns the checksum of the committed records.
     pub fn committed_checksum(&self) -> RecordChecksum {
         self.committed_checksum
     }
 
-    /// The records in blocks of up to 256 KiB or so, laid out as wanted; threads are at work on the
-    /// next ones until the blocks are dropped.
+    /// Returns the records in blocks of up to 256 KiB or so, with the given framing. Threads work on the
+    /// next blocks until the iterator is dropped.
     ///
     /// # Errors
     /// [`Error::Cancelled`].
@@ -920,8 +922,8 @@ impl<O: RecordOrder> SortedRecords<O> {
     /// Calls `take` with each record, in order.
     ///
     /// # Errors
-    /// Those of `take`; [`Error::Corrupt`], [`Error::Io`], [`Error::DiskFull`] where runs have to be
-    /// written, [`Error::Cancelled`], [`Error::Mismatch`].
+    /// Errors of `take`; [`Error::CorruptSpill`], [`Error::Io`], [`Error::DiskFull`] if runs have to be
+    /// written, [`Error::Cancelled`], [`Error::ChecksumMismatch`].
     pub fn for_each(self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<SortReport> {
         let mut blocks = self.into_blocks(OutputFraming::LengthPrefixed)?;
         while let Some(block) = blocks.next_block()? {
@@ -932,10 +934,10 @@ impl<O: RecordOrder> SortedRecords<O> {
         blocks.finish()
     }
 
-    /// Writes the records, each with what ends it, if anything.
+    /// Writes the records, each followed by the terminator, if any.
     ///
     /// # Errors
-    /// [`Error::Output`] where `output` refuses, else as [`Sorted::for_each`].
+    /// [`Error::Output`] if `output` fails, otherwise as [`SortedRecords::for_each`].
     pub fn write_to(
         self,
         terminator: Option<u8>,
@@ -952,7 +954,7 @@ impl<O: RecordOrder> SortedRecords<O> {
     }
 }
 
-/// Runs `work(0)`, `work(1)`, … `work(count - 1)` on several threads, and gives the results in order.
+/// Runs `work(0)`, `work(1)`, … `work(count - 1)` on several threads, and returns the results in order.
 pub(crate) fn run_in_parallel<T: Send>(
     threads: usize,
     count: usize,

@@ -1,28 +1,28 @@
-//! The unit of what is spilled: records of one task for one partition, with a checksum.
+//! Frames, the unit of spilling: records of one task for one partition, with a checksum.
 //!
 //! ```text
 //!  0        4
-//!  ┌────────┬───────┬──────┬──────┬─────────┬──────────┬────────┬───────────┬──────────┐
-//!  │ crc32c │ bytes │ rows │ task │ attempt │ sequence │ before │ partition │ records… │
-//!  └────────┴───────┴──────┴──────┴─────────┴──────────┴────────┴───────────┴──────────┘
+//!  ┌────────┬───────┬──────┬──────┬─────────┬──────────┬───────────┬───────────┬──────────┐
+//!  │ crc32c │ bytes │ rows │ task │ attempt │ sequence │ preceding │ partition │ records… │
+//!  └────────┴───────┴──────┴──────┴─────────┴──────────┴───────────┴───────────┴──────────┘
 //! ```
 //!
-//! The checksum, little-endian, is that of everything behind it; the other numbers are LEB128, some 14 bytes with it:
-//! tasks of a few kilobytes have frames of two records, and headers of 36 bytes made a sixth more of them. `bytes` are
-//! those of the records; `before` are the bytes of the same
-//! block's records that earlier frames of the partition have, so that (task, sequence, before)
-//! orders a partition's frames as the input is. A reader takes the frames of committed attempts only, so a task
-//! that is run again costs its rows' room until the end and doubles nothing.
+//! The checksum, little-endian, covers everything behind it. The other numbers are LEB128, some 14 bytes
+//! together with it: tasks of a few kilobytes have frames of two records, and headers of 36 bytes made a
+//! sixth more of them. `bytes` is the length of the records. `preceding` is the length of the same block's
+//! records in earlier frames of the partition, so that (task, sequence, preceding) orders a partition's
+//! frames as the input is ordered. A reader uses the frames of committed attempts only, so a repeated task
+//! takes the space of its rows until the end, but duplicates nothing.
 
 use std::ops::Range;
 
-/// A header has so many bytes at most.
+/// Maximum length of a header.
 pub(crate) const FRAME_HEADER_BYTES_MAX: usize = 44;
 
-/// It has about so many.
+/// Approximate mean length of a header.
 pub(crate) const FRAME_HEADER_BYTES_MEAN: u64 = 14;
 
-/// The partition number of the pieces of a run.
+/// Partition number in the headers of run pieces.
 pub(crate) const RUN_PARTITION: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,8 @@ fn push_leb128(buffer: &mut Vec<u8>, mut number: u64, digits_min: usize) {
     buffer.push(number as u8);
 }
 
-/// Begins a frame at the end of `buffer`, with so many bytes of records, which follow; [`finish`] ends it.
+/// Begins a frame at the end of `buffer`. The caller appends `header.bytes` of records and calls
+/// [`finish_frame`].
 pub(crate) fn begin_frame(buffer: &mut Vec<u8>, header: &FrameHeader) -> usize {
     begin_padded_frame(buffer, header, 1)
 }
@@ -63,23 +64,23 @@ fn begin_padded_frame(buffer: &mut Vec<u8>, header: &FrameHeader, digits_min: us
     start
 }
 
-/// Ends the frame that began at `start` and reaches to the end.
+/// Ends the frame that began at `start` and reaches to the end of the buffer.
 pub(crate) fn finish_frame(buffer: &mut [u8], start: usize) {
     let frame = &mut buffer[start..];
     let checksum = crc32c::crc32c(&frame[4..]);
     frame[..4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The bytes of a header of a piece of a run.
+/// Length of the header of a run piece.
 pub(crate) const RUN_HEADER_BYTES: usize = 4 + 5 + 5 + 4 + 5;
 
-/// Begins a piece of a run in an empty buffer: how much it will have is not known yet.
+/// Begins a run piece in a cleared buffer; its length is not known yet.
 pub(crate) fn begin_run_piece(buffer: &mut Vec<u8>) {
     buffer.clear();
     begin_padded_frame(buffer, &run_piece_header(0, 0), 5);
 }
 
-/// Ends the piece of a run that a buffer is.
+/// Ends the run piece that a buffer contains.
 pub(crate) fn finish_run_piece(buffer: &mut [u8], rows: u32) {
     let bytes = u32::try_from(buffer.len() - RUN_HEADER_BYTES).unwrap_or(u32::MAX);
     let mut header = Vec::with_capacity(FRAME_HEADER_BYTES_MAX);
@@ -101,7 +102,7 @@ fn run_piece_header(bytes: u32, rows: u32) -> FrameHeader {
     }
 }
 
-/// The frame that begins at `offset` of `bytes`, and where its records are.
+/// Parses the frame at `offset` of `bytes` and returns its header and the range of its records.
 pub(crate) fn parse_frame(
     bytes: &[u8],
     offset: usize,
@@ -159,7 +160,7 @@ pub(crate) fn parse_frame(
     Ok((header, records))
 }
 
-/// What is wrong with a frame.
+/// The defect of a frame.
 #[derive(Debug)]
 pub(crate) struct FrameDamage {
     pub(crate) reason: String,

@@ -1,14 +1,14 @@
-//! Where a sort keeps what does not fit memory: one unnamed file a spill folder.
+//! Storage for spilled data: one unnamed file in each spill folder.
 //!
-//! A file without a name is reclaimed by the operating system however the process ends, so a
-//! kill leaves nothing, and two sorts in one folder know nothing of each other. It is made when
-//! something is written to it. Whoever writes takes the next bytes of the file, rounded up to the
-//! pages of a file system; where room is short, what was read for the last time is given back as a
-//! hole, so that the file takes as much of the disk as is still needed.
+//! The operating system reclaims a file without a name however the process ends, so a
+//! kill leaves nothing, and two sorts in one folder do not interfere. The file is created when
+//! something is first written to it. Each write takes the next bytes of the file, rounded up to the
+//! pages of a file system. If room is short, an extent is returned as a hole after its last read,
+//! so that the file takes only as much of the disk as is still needed.
 //!
-//! Writes go round the folders. A folder that is full is left out from then on, and so is one whose file may not grow
-//! (`ulimit -f`), which is another matter than room; the sort fails when all are, and says what was still to be
-//! written, or what limit there is.
+//! Writes alternate between the folders. A full folder is skipped from then on, and so is one whose file may
+//! not grow (`ulimit -f`), which is different from a full disk. The sort fails when all are, with the number
+//! of bytes still to be written, or with the limit.
 
 use std::fs::File;
 use std::io;
@@ -23,26 +23,26 @@ use crate::error::{Error, Result};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Disk operations of a sort, and what they moved.
+/// Number and bytes of a sort's disk operations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskCounts {
     /// Writes to spill files.
     pub writes: u64,
-    /// Their bytes.
+    /// Bytes written to spill files.
     pub write_bytes: u64,
     /// Reads from spill files.
     pub reads: u64,
-    /// Their bytes.
+    /// Bytes read from spill files.
     pub read_bytes: u64,
 }
 
 impl DiskCounts {
-    /// Reads and writes.
+    /// Returns the number of reads and writes.
     pub fn operations(&self) -> u64 {
         self.writes + self.reads
     }
 
-    /// Bytes read and written.
+    /// Returns the bytes read and written.
     pub fn bytes(&self) -> u64 {
         self.write_bytes + self.read_bytes
     }
@@ -56,13 +56,13 @@ struct DiskCounters {
     read_bytes: AtomicU64,
 }
 
-/// A piece of a spill file.
+/// A byte range of a spill file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SpillExtent {
     folder: usize,
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
-    /// The same bytes in the folder of copies.
+    /// Offset of the same bytes in the folder of copies.
     copy_offset: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ struct SortSpillFolder {
     file: Mutex<Option<Arc<File>>>,
     end_offset: AtomicU64,
     is_full: AtomicBool,
-    /// What made it full is the limit of a file's size.
+    /// True if the folder is full because of the limit of a file's size.
     is_size_limited: AtomicBool,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct SpillStorage {
     copies: Option<SortSpillFolder>,
     next_folder: AtomicUsize,
     counters: DiskCounters,
-    /// What the sort is expected to write, for the words of a full disk; zero where nobody knows.
+    /// Bytes that the sort is expected to write, for the message of a full disk; zero if unknown.
     expected_bytes: u64,
     #[cfg(test)]
     pub(crate) fault: fault::InjectedSpillFault,
@@ -133,13 +133,13 @@ impl SpillStorage {
         DiskCounts { writes, write_bytes, reads, read_bytes }
     }
 
-    /// How far each folder's file reaches.
+    /// Returns the length of each folder's file.
     #[cfg(test)]
     pub(crate) fn file_bytes(&self) -> Vec<u64> {
         self.folders.iter().map(|folder| folder.end_offset.load(Ordering::Relaxed)).collect()
     }
 
-    /// Writes some bytes in one operation.
+    /// Writes bytes in one operation.
     pub(crate) fn write_extent(&self, bytes: &[u8]) -> Result<SpillExtent> {
         let first = self.next_folder.fetch_add(1, Ordering::Relaxed);
         let mut refused = None;
@@ -216,12 +216,12 @@ impl SpillStorage {
         Ok(offset)
     }
 
-    /// Reads an extent, in one operation; `into` has its length.
+    /// Reads an extent in one operation; `into` has its length.
     pub(crate) fn read_extent(&self, extent: &SpillExtent, into: &mut [u8]) -> Result<()> {
         self.read_from(&self.folders[extent.folder], extent.offset, into)
     }
 
-    /// Reads an extent's copy; `false` where there is none.
+    /// Reads an extent's copy; `false` if there is none.
     pub(crate) fn read_copy(&self, extent: &SpillExtent, into: &mut [u8]) -> Result<bool> {
         match (&self.copies, extent.copy_offset) {
             (Some(folder), Some(offset)) => self.read_from(folder, offset, into).map(|()| true),
@@ -244,9 +244,9 @@ impl SpillStorage {
         Ok(())
     }
 
-    /// Gives the room of an extent back, where the system can and room is short; nobody reads it any
-    /// more. A hole waits for the disk where its pages are just being written, so it is made only where
-    /// what is free is less than what was written.
+    /// Frees the room of an extent that nobody reads any more, if the system supports it and room is short.
+    /// Punching a hole waits for the disk while its pages are being written, so it happens only if fewer
+    /// bytes are free than were written.
     pub(crate) fn free_extent(&self, extent: &SpillExtent) {
         #[cfg(target_os = "linux")]
         {
@@ -261,7 +261,7 @@ impl SpillStorage {
                 if let Ok(file) = folder.file() {
                     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                     let bytes = (extent.bytes as u64).next_multiple_of(PAGE_BYTES);
-                    // Where a file system has no holes, the room comes back with the file.
+                    // Without support for holes, the room is freed with the file.
                     let _ = fallocate(&*file, flags, offset, bytes);
                 }
             }
@@ -280,7 +280,7 @@ fn mark_full(folder: &SortSpillFolder, error: &io::Error) {
     folder.is_size_limited.store(error.kind() == io::ErrorKind::FileTooLarge, Ordering::Relaxed);
 }
 
-/// Whether a folder has no room, or none for this user or process.
+/// Returns whether an error means that a folder has no room, or none for this user or process.
 pub(crate) fn is_full_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -290,7 +290,7 @@ pub(crate) fn is_full_error(error: &io::Error) -> bool {
 
 #[cfg(test)]
 pub(crate) mod fault {
-    //! Disk operations that fail, or that lie, when a test says so.
+    //! Disk operations that fail or corrupt data on request of a test.
 
     use parking_lot::Mutex;
     use std::io;
@@ -308,7 +308,7 @@ pub(crate) mod fault {
     }
 
     impl InjectedSpillFault {
-        /// The n-th write (from 0) fails, and all later ones too if `for_good`.
+        /// Lets the n-th write (from 0) fail, and all later ones if `for_good`.
         pub(crate) fn fail_write(&self, n: u64, kind: io::ErrorKind, for_good: bool) {
             self.0.lock().fail_write = Some((n, kind, for_good));
         }
@@ -317,7 +317,7 @@ pub(crate) mod fault {
             self.0.lock().fail_read = Some(n);
         }
 
-        /// The n-th read has a bit flipped in one of its bytes.
+        /// Flips a bit in one byte of the n-th read.
         pub(crate) fn flip_read(&self, n: u64, place: usize) {
             self.0.lock().flip_read = Some((n, place));
         }
@@ -332,7 +332,7 @@ pub(crate) mod fault {
             }
         }
 
-        /// Which read it is: others may begin before it ends.
+        /// Returns the number of the read: others may begin before it ends.
         pub(super) fn before_read(&self) -> io::Result<u64> {
             let mut state = self.0.lock();
             let now = state.reads;

@@ -1,4 +1,4 @@
-//! Whole sorts, with disks that fail and lie, against `Vec::sort`.
+//! Whole sorts, with failing and corrupting disks, compared with `Vec::sort`.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::record_order::{ByteOrder, ByteRangeOrder, HashOrder, RecordOrder, Rev
 use crate::report::SortReport;
 use crate::sorter::{CommittedInput, Sorter};
 
-/// A generator that is the same everywhere.
+/// A generator with the same sequence on every machine.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -37,7 +37,7 @@ enum InputKind {
     FewKeys,
     /// Half of the rows have one key.
     Skewed,
-    /// Eight bytes of key, and a long rest.
+    /// A key of eight bytes and a long payload.
     Wide,
     /// 100 bytes, the key in the first ten.
     HundredBytes,
@@ -96,7 +96,7 @@ fn options(folder: &tempfile::TempDir) -> Options {
     }
 }
 
-/// Pushes the records as `tasks` tasks from two threads, and gives back what comes out.
+/// Pushes the records as `tasks` tasks from two threads, and returns the sorted records and the statistics.
 fn sort_with<O: RecordOrder>(
     order: O,
     options: Options,
@@ -130,7 +130,7 @@ fn sort_with<O: RecordOrder>(
     collect_sorted(sorter)
 }
 
-/// What comes out of a sort, all of it.
+/// Collects all records of a sort.
 fn collect_sorted<O: RecordOrder>(sorter: Sorter<O>) -> Result<(Vec<Vec<u8>>, SortReport), Error> {
     let mut sorted = Vec::new();
     let report = sorter.finish()?.for_each(|record| {
@@ -198,7 +198,7 @@ fn key_of_half_of_the_rows_needs_no_run() {
 fn hashed_groups_have_even_partitions() {
     let folder = tempfile::tempdir().unwrap();
     let order = HashOrder::new(ByteRangeOrder::new(0..8), 5);
-    // Of the first half there are a thousand keys, of the second there is one for each record.
+    // The first half has a thousand keys, the second one key for each record.
     let mut input = records(InputKind::HundredBytes, 6 << 20, 30);
     let half = input.len() / 2;
     for (number, record) in input[..half].iter_mut().enumerate() {
@@ -212,7 +212,7 @@ fn hashed_groups_have_even_partitions() {
     let CommittedInput::Spilled(fan_out) = &sorted.input else { panic!("it fits") };
     let rows: Vec<_> = fan_out.partitions.iter().map(|part| part.lock().rows).collect();
     let mean = input.len() as u64 / rows.len() as u64;
-    // A thousand keys of 31 rows each fall where they fall.
+    // A thousand keys of 31 rows each are spread by chance.
     assert!(rows.len() > 10 && rows.iter().all(|rows| rows.abs_diff(mean) < mean / 2), "{rows:?}");
     let mut out = Vec::new();
     let take = |record: &[u8]| {
@@ -238,7 +238,7 @@ fn a_group_of_half_of_the_rows_has_a_partition() {
         let (sorted, report) = sort_with(order, options(&folder), &input, 4, |_| ()).unwrap();
         assert!(sorted == expected);
         assert_eq!((report.partitions_tied, report.partitions_merged), (1, 0), "{report:?}");
-        // It need not be seen early.
+        // The key need not be seen early.
         let late: Vec<_> = input
             .iter()
             .filter(|record| record[0] != b't')
@@ -263,7 +263,7 @@ fn fifty_times_the_memory_is_sorted_with_one_merge_at_most() {
         let (sorted, report) = sort_with(ByteOrder, options(&folder), &input, 4, |_| ()).unwrap();
         assert!(sorted == expected);
         assert!(report.partitions_merged > 0 && report.runs > 1, "{report:?}");
-        // Twice written and twice read; a tenth for what frames and lengths add.
+        // Written twice and read twice; a tenth for frames and lengths.
         assert!(report.merges < 10, "{report:?}");
         assert!(report.spilled_bytes_per_byte() < 5.0, "{report:?}");
     }
@@ -282,7 +282,7 @@ fn sample_of_sorted_input_avoids_a_merge() {
     assert_eq!(report.partitions_merged, 0, "{report:?}");
 }
 
-/// Input in order, or the other way round, is written once, also where something else comes before or between.
+/// Sorted or reversed input is written once, also if other records come before or between.
 #[test]
 fn sorted_input_needs_no_run_without_a_sample() {
     let folder = tempfile::tempdir().unwrap();
@@ -301,7 +301,7 @@ fn sorted_input_needs_no_run_without_a_sample() {
                 let (sorted, report) =
                     sort_with(ByteOrder, options(&folder), &input, tasks, |_| ()).unwrap();
                 assert!(sorted == expected, "{kind:?}");
-                // Of two halves at once the second one's end is ahead of the first one's.
+                // With two halves at once the end of the second one is ahead of that of the first one.
                 if tasks == 1 && !disturbed {
                     assert_eq!(report.partitions_merged, 0, "{kind:?}: {report:?}");
                     assert!(report.spilled_bytes_per_byte() < 2.6, "{kind:?}: {report:?}");
@@ -371,7 +371,7 @@ fn attempts_that_are_not_committed_do_not_count() {
 #[test]
 fn full_disk_is_reported_at_every_write_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    // Most of it comes to one partition, by one task, so that each sort writes the same.
+    // Most of it goes to one partition, from one task, so that each sort writes the same.
     let mut input = records(InputKind::Random, 1 << 20, 9);
     input.extend((0..100_000).map(|n| format!("7fff{n:012} and more").into_bytes()));
     let (_, whole) = sort_with(ByteOrder, options(&folder), &input, 1, |_| ()).unwrap();
@@ -440,7 +440,7 @@ fn other_folders_take_over_from_one_that_is_full() {
 fn other_disk_faults_name_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let input = records(InputKind::Ascending, 2 << 20, 11);
-    // By one task, so that each sort does the same.
+    // From one task, so that each sort does the same.
     let (_, whole) = sort_with(ByteOrder, options(&folder), &input, 1, |_| ()).unwrap();
     for n in [0, 1, 5, whole.disk.writes.min(whole.disk.reads) - 1] {
         for write in [true, false] {
@@ -464,7 +464,7 @@ fn other_disk_faults_name_the_folder() {
 fn flipped_bit_is_found_and_repaired_from_a_copy() {
     let (folder, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let input = records(InputKind::Ascending, 2 << 20, 12);
-    // By one task, so that each sort reads the same.
+    // From one task, so that each sort reads the same.
     let (_, whole) = sort_with(ByteOrder, options(&folder), &input, 1, |_| ()).unwrap();
     let last = whole.disk.reads - 1;
     for (read, place) in [(0, 0), (3, 28), (7, 1000), (last / 2, 16_000), (last, 5)] {
@@ -522,8 +522,8 @@ fn limit_returns_the_first_rows_and_stops() {
     }
 }
 
-/// Pushes each task's records in several attempts that are all open at once, of which one is committed. The others
-/// have records that are before all, which must not count.
+/// Pushes each task's records in several attempts that are all open at once, and commits one of them. The
+/// others have records that precede all, which must not count.
 fn sort_in_attempts<O: RecordOrder>(
     order: O,
     options: Options,
@@ -557,7 +557,7 @@ fn sort_in_attempts<O: RecordOrder>(
                 assert!(task.commit().unwrap());
             }
         } else if running.iter().all(|(.., is_real)| !is_real) && open.is_empty() {
-            // What is late is not taken.
+            // A late commit is refused.
             running.drain(..).for_each(|(task, ..)| assert!(!task.commit().unwrap()));
         }
     }
@@ -606,7 +606,7 @@ fn partitions_behind_a_limit_are_neither_kept_nor_read() {
     let (sorted, report) = sort_with(ByteOrder, limited, &input, 50, |_| ()).unwrap();
     assert!(sorted == expected[..20_000]);
     assert!(report.partitions > 1 && report.behind_limit.rows > 0, "{report:?}");
-    // A sixth of the rows is wanted; of the first that come all are kept.
+    // A sixth of the rows is wanted; of the first rows all are kept.
     assert!(report.disk.writes * 2 < whole.disk.writes, "{report:?} of {whole:?}");
     assert!(report.disk.reads * 3 < whole.disk.reads, "{report:?} of {whole:?}");
 }
@@ -703,7 +703,7 @@ proptest! {
             }
             let (mut sorted, _) = sort_with(order.clone(), options, &input, tasks, |_| ()).unwrap();
             if !stable && !unique {
-                // Ties are in any order: in each group they are the same records.
+                // Ties are in any order, but each group has the same records.
                 prop_assert!(sorted.is_sorted_by(|a, b| order.compare(a, b).is_le()));
                 let whole = |a: &Vec<u8>, b: &Vec<u8>| order.compare(a, b).then_with(|| a.cmp(b));
                 sorted.sort_by(whole);
@@ -735,7 +735,7 @@ proptest! {
         length in 0..12usize,
     ) {
         let folder = tempfile::tempdir().unwrap();
-        // Each record differs, so that it shows which of those that tie came out.
+        // Each record differs, so that it shows which of the ties came out.
         let mut input = records(kind, bytes, seed);
         for (number, record) in input.iter_mut().enumerate() {
             record.resize(length, b' ');

@@ -1,8 +1,8 @@
 //! An output that appears whole or not at all.
 //!
-//! It is written to a file without a name in the folder of its place, which gets its name when
-//! everything is there, so that neither a failure nor a kill leaves anything. Where a file system has
-//! no files without names, it is a hidden one that a failure removes.
+//! The output is written to a file without a name in the target folder, and gets its name when
+//! everything is there, so that neither a failure nor a kill leaves anything. If a file system does
+//! not support files without names, it is a hidden file that a failure removes.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Write};
@@ -18,7 +18,7 @@ use super::GnuSortError;
 enum StagedOutput {
     Unnamed(File),
     Named(NamedTempFile),
-    /// What is no regular file, at the end of all links, is written to as it is: a device, a pipe.
+    /// An irregular file at the end of all links, such as a device or a pipe, which is written in place.
     Direct(File),
 }
 
@@ -41,7 +41,7 @@ impl AtomicOutput {
                 return Err(io_error("write", path, io::ErrorKind::IsADirectory.into()));
             }
             if !metadata.is_file() {
-                // By the name that was given: `/dev/stdout` may lead to what has no other.
+                // Opened by the given name: `/dev/stdout` may lead to a file that has no other.
                 let file = File::options().write(true).open(path);
                 let file = file.map_err(|error| io_error("write", path, error))?;
                 return Ok(AtomicOutput::for_special_file(path, file));
@@ -50,7 +50,7 @@ impl AtomicOutput {
                 return Err(GnuSortError::OutputExists { path: path.to_path_buf() });
             }
         }
-        // A link stays a link, and what it leads to is replaced.
+        // A link stays a link; its target is replaced.
         let place = match path.canonicalize() {
             Ok(place) => place,
             // A new file cannot take the place of an open one that has lost its name.
@@ -95,7 +95,7 @@ impl AtomicOutput {
         }
     }
 
-    /// Gives it its name.
+    /// Gives the output its name.
     pub(super) fn commit(mut self, sync: bool) -> Result<(), GnuSortError> {
         let place = self.path.clone();
         let failed = |error| io_error("write", &place, error);
@@ -105,7 +105,7 @@ impl AtomicOutput {
             .filter(|_| !matches!(self.staged, StagedOutput::Direct(_)))
         {
             let mode = before.permissions().mode() & 0o777;
-            // Somebody else's file cannot have its mode kept; its content is what was asked for.
+            // The mode of somebody else's file cannot be kept; the contents are what matters.
             let _ = self.file().set_permissions(std::fs::Permissions::from_mode(mode));
         }
         if sync && !matches!(self.staged, StagedOutput::Direct(_)) {
@@ -131,7 +131,7 @@ impl AtomicOutput {
                     Err(error)
                         if error.kind() == io::ErrorKind::AlreadyExists && self.overwrite =>
                     {
-                        // A name cannot be linked over: it gets one of its own first.
+                        // A link cannot replace a name, so it gets one of its own first.
                         let mut result = Err(error);
                         for number in 0..1000 {
                             let beside = hidden_sibling(&place, number);
@@ -154,7 +154,7 @@ impl AtomicOutput {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                         return Err(exists_or_io_error(error, &place));
                     }
-                    // Without `/proc`, say: the bytes are copied.
+                    // Linking failed, for instance without `/proc`: copies the bytes.
                     Err(_) => copy_to_named_file(&own, &file, &place, self.overwrite, sync)?,
                 }
             }
@@ -210,7 +210,7 @@ fn copy_to_named_file(
 ) -> Result<(), GnuSortError> {
     let copy = || -> io::Result<NamedTempFile> {
         let target = create_hidden_file(place)?;
-        // Opened for writing alone: it is read through its name under `/dev/fd`, where there is one.
+        // The file is open for writing only: it is read through its name under `/dev/fd`, if there is one.
         let mut source =
             File::open(own).or_else(|_| File::open(format!("/dev/fd/{}", file.as_raw_fd())))?;
         let mut writer = BufWriter::with_capacity(1 << 20, target);

@@ -1,4 +1,4 @@
-//! The command line of GNU sort, as far as it means something here.
+//! The command line of GNU sort, without the options that do not apply here.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use super::line_keys::{IgnoredBytes, KeyComparison, KeyOptions, KeyPosition, LineKey, LineOrder};
 
-/// A command line that cannot be followed.
+/// An invalid command line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}\nhint: {hint}")]
 pub struct UsageError {
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
-    /// What to write instead.
+    /// The correct form.
     pub hint: String,
 }
 
@@ -21,7 +21,7 @@ fn usage_error(message: impl Into<String>, hint: impl Into<String>) -> UsageErro
     UsageError { message: message.into(), hint: hint.into() }
 }
 
-/// What is to be done with the input.
+/// The action on the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GnuSortAction {
     /// Sort it.
@@ -29,61 +29,62 @@ pub enum GnuSortAction {
     Sort,
     /// `-m`: merge inputs that are sorted.
     Merge,
-    /// `-c`, `-C`: see whether it is sorted.
+    /// `-c`, `-C`: check whether it is sorted.
     Check {
-        /// `-C`: say nothing.
+        /// `-C`: print nothing.
         quiet: bool,
     },
 }
 
-/// Everything that a command line says.
+/// The options of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GnuSortOptions {
     /// Sort, merge or check. Default: sort.
     pub action: GnuSortAction,
-    /// `-k`. Those without options of their own have `global`'s already. Default: none, whole lines.
+    /// `-k`. Keys without options of their own have those of `global`. Default: none, whole lines.
     pub keys: Vec<LineKey>,
     /// The options outside of keys.
     pub global: KeyOptions,
-    /// `-t`. Default: fields begin where blanks follow what is none.
+    /// `-t`. Default: a field begins where blanks follow a non-blank byte.
     pub separator: Option<u8>,
     /// `-s`. Default: ties are ordered by their bytes.
     pub stable: bool,
     /// `-u`. Default: no.
     pub unique: bool,
-    /// `--limit`: only the first so many lines or records come out. Default: all.
+    /// `--limit`: maximum number of output lines or records. Default: all.
     pub limit: Option<u64>,
-    /// `-z`: what ends lines. Default: a newline.
+    /// `-z`: terminator of lines. Default: a newline.
     pub terminator: u8,
     /// `-o`. Default: standard output.
     pub output: Option<PathBuf>,
     /// `--overwrite`: the output may exist, and may be an input. Default: no.
     pub overwrite: bool,
-    /// `--sync`: the output has reached the disk when it appears. Default: as the system sees fit, as
-    /// with GNU sort; it appears whole or not at all unless the machine itself fails.
+    /// `--sync`: the output has reached the disk when it appears. Default: left to the system, as
+    /// with GNU sort; the output appears whole or not at all unless the machine itself fails.
     pub sync: bool,
-    /// `-S`, in bytes, from 16 MiB up. Default: a quarter of the machine, up to 1 GiB.
+    /// `-S`, in bytes, at least 16 MiB. Default: a quarter of the machine's memory, up to 1 GiB.
     pub memory_bytes: Option<u64>,
-    /// `--parallel`. Default: the processors that there are.
+    /// `--parallel`. Default: the available processors.
     pub threads: Option<usize>,
     /// `-T`, `--spill-dir`. Default: `TMPDIR`, else the system's.
     pub spill_dirs: Vec<PathBuf>,
-    /// `--copy-dir`: a folder for a second copy of what is spilled. Default: none.
+    /// `--copy-dir`: a folder for a second copy of spilled data. Default: none.
     pub copy_dir: Option<PathBuf>,
-    /// `--batch-size`: how many inputs are merged at once. Default: 256.
+    /// `--batch-size`: maximum number of inputs merged at once. Default: 256.
     pub batch_size: usize,
-    /// `--files0-from`: a file of the inputs' names, each ended by a zero byte.
+    /// `--files0-from`: a file with the names of the inputs, each ended by a zero byte.
     pub input_list: Option<PathBuf>,
-    /// The inputs; `-` is standard input. Default: that alone.
+    /// The inputs; `-` is standard input. Default: standard input alone.
     pub inputs: Vec<PathBuf>,
-    /// `--records`: records of so many bytes in place of lines.
+    /// `--records`: records of this many bytes in place of lines.
     pub record_bytes: Option<usize>,
-    /// `--key a..b`: the bytes of each record that order it. Default: all.
+    /// `--key a..b`: range of each record's bytes that orders it. Default: all.
     pub record_key: Option<Range<usize>>,
-    /// `--map-tasks`: the input is taken as so many tasks, as a cluster would. Default: each block is a task.
+    /// `--map-tasks`: number of tasks that the input is divided into, as on a cluster. Default: each block is
+    /// a task.
     pub map_tasks: Option<u64>,
-    /// `--explain`: what the sort will do is written to standard error, and what it did.
+    /// `--explain`: write the plan of the sort, and then its statistics, to standard error.
     pub explain: bool,
     /// The seed of `-R`. Default: the system's random numbers.
     pub seed: Option<u64>,
@@ -119,16 +120,16 @@ impl Default for GnuSortOptions {
     }
 }
 
-/// What a command line asks for.
+/// A parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GnuSortCommand {
-    /// To sort, merge or check.
+    /// Sort, merge or check.
     Run(Box<GnuSortOptions>),
     /// `--help`.
     Help,
 }
 
-/// `-S` takes no less, however little is asked for.
+/// Minimum memory; `-S` with less counts as this.
 pub const GNU_MEMORY_BYTES_MIN: u64 = 16 << 20;
 
 /// The text of `--help`.
@@ -218,7 +219,7 @@ const LONG_OPTIONS: [(&str, OptionArgument, &str); 33] = [
     ("explain", OptionArgument::Forbidden, "explain"),
 ];
 
-/// GNU's that mean nothing here, and why.
+/// Options of GNU sort that have no meaning here, and the reason.
 const UNSUPPORTED_OPTIONS: [(&str, &str); 4] = [
     ("compress-program", "what is spilled is not compressed; leave the option out"),
     ("debug", "try `--explain`, or `-k` on a few lines"),
@@ -242,11 +243,11 @@ struct CommandLineParser {
 }
 
 impl GnuSortOptions {
-    /// Reads a command line, without the program's name, as GNU sort does: options may come after
-    /// files, short ones together (`-nrk2,2`), long ones cut short where that is clear.
+    /// Parses a command line, without the program's name, as GNU sort does: options may come after
+    /// files, short ones together (`-nrk2,2`), long ones abbreviated if that is unambiguous.
     ///
     /// # Errors
-    /// What is wrong with it, and what to write instead.
+    /// The mistake, and the correct form.
     pub fn parse<I>(args: I) -> Result<GnuSortCommand, UsageError>
     where
         I: IntoIterator,
@@ -294,7 +295,7 @@ impl GnuSortOptions {
         parser.finish().map(|options| GnuSortCommand::Run(Box::new(options)))
     }
 
-    /// The order that the options ask for.
+    /// Returns the order that the options request.
     pub fn line_order(&self, seed: u64) -> LineOrder {
         let keys = if self.keys.is_empty() && !self.global.is_plain() {
             vec![LineKey { options: self.global, ..LineKey::default() }]
@@ -306,12 +307,12 @@ impl GnuSortOptions {
         LineOrder { keys, separator: self.separator, last_resort, seed }
     }
 
-    /// Whether whole lines are compared, byte by byte, forwards or in reverse.
+    /// Returns whether whole lines are compared, byte by byte, forwards or in reverse.
     pub(super) fn compares_whole_lines(&self) -> bool {
         self.keys.is_empty() && self.global.is_plain()
     }
 
-    /// Whether `-R` has a part in the order.
+    /// Returns whether `-R` is part of the order.
     pub(super) fn has_random_order(&self) -> bool {
         let random = |options: &KeyOptions| options.comparison == KeyComparison::Random;
         random(&self.global) || self.keys.iter().any(|key| random(&key.options))
@@ -616,14 +617,14 @@ impl CommandLineParser {
     }
 }
 
-/// An ordering option, of the start of a key (`Some(true)`), its end, or all.
+/// Sets an ordering option for the start of a key (`Some(true)`), its end (`Some(false)`), or both.
 fn set_ordering_option(options: &mut KeyOptions, letter: u8, start: Option<bool>) -> bool {
     match letter {
         b'b' => {
             options.skip_blanks_start |= start != Some(false);
             options.skip_blanks_end |= start != Some(true);
         }
-        // As GNU has it: `-d` prevails over `-i`, wherever it is.
+        // As in GNU sort, `-d` prevails over `-i`, wherever it is.
         b'd' => options.ignore = IgnoredBytes::Dictionary,
         b'i' if options.ignore == IgnoredBytes::Nothing => {
             options.ignore = IgnoredBytes::Nonprinting
@@ -642,12 +643,12 @@ fn set_ordering_option(options: &mut KeyOptions, letter: u8, start: Option<bool>
     true
 }
 
-/// Two comparisons are an error, which `check_compatible` tells.
+/// Sets the comparison; two different ones are an error that `check_compatible` reports.
 fn add_comparison(options: &mut KeyOptions, comparison: KeyComparison) {
     use KeyComparison::{Bytes, Random, Version};
     options.conflict = match options.comparison {
         before if before == comparison || before == Bytes => options.conflict,
-        // Both shuffle or name: GNU lets random prevail.
+        // GNU sort lets random prevail over version.
         Random if comparison == Version => return,
         Version if comparison == Random => None,
         before => Some((before, comparison)),
@@ -691,7 +692,7 @@ fn check_compatible(options: &KeyOptions) -> Result<(), UsageError> {
     }
 }
 
-/// `F[.C][OPTS][,F[.C][OPTS]]`.
+/// Parses `F[.C][OPTS][,F[.C][OPTS]]`.
 fn parse_key(raw: &str) -> Result<LineKey, UsageError> {
     let bad = |reason: &str| {
         usage_error(
@@ -706,7 +707,7 @@ fn parse_key(raw: &str) -> Result<LineKey, UsageError> {
         let (digits, after) = rest.split_at(length);
         *rest = after;
         (length > 0).then(|| {
-            // What is too large for a number is behind every line's end.
+            // A number that is too large is behind every line's end.
             digits.iter().fold(0usize, |n, digit| {
                 n.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
             })
@@ -747,7 +748,7 @@ fn parse_key(raw: &str) -> Result<LineKey, UsageError> {
     if rest.is_empty() { Ok(key) } else { Err(bad(&format!("`{}` is too much", lossy_text(rest)))) }
 }
 
-/// `-S`: KiB unless a unit follows.
+/// Parses the argument of `-S`: KiB unless a unit follows.
 fn parse_memory_bytes(raw: &str) -> Result<u64, UsageError> {
     let bad = || {
         usage_error(
@@ -771,7 +772,7 @@ fn parse_memory_bytes(raw: &str) -> Result<u64, UsageError> {
     bytes.map(|bytes| bytes.max(GNU_MEMORY_BYTES_MIN)).ok_or_else(bad)
 }
 
-/// How many letters two words differ by, about.
+/// Returns roughly the number of letters by which two words differ.
 fn word_distance(a: &str, b: &str) -> usize {
     let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let tail = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
@@ -810,7 +811,7 @@ mod tests {
             (short.memory_bytes, short.threads, short.action),
             (Some(20 << 20), Some(3), GnuSortAction::Merge)
         );
-        // A key with options of its own has no global ones.
+        // A key with options of its own does not inherit global ones.
         assert_eq!(
             (key.options.comparison, key.options.skip_blanks_end),
             (KeyComparison::Bytes, true)

@@ -14,7 +14,7 @@ use super::GnuSortError;
 use crate::spill_frame;
 use crate::spill_storage::{SpillExtent, SpillStorage};
 
-/// One input.
+/// An input of lines.
 pub(super) enum LineSource<'a> {
     File(File, PathBuf),
     Spilled(SpilledLines),
@@ -41,7 +41,7 @@ impl Read for LineSource<'_> {
     }
 }
 
-/// Merged lines that are merged once more: pieces of spill files, each with a frame's header.
+/// Spilled lines of an intermediate merge: pieces of spill files, each with a frame header.
 pub(super) struct SpilledLines {
     spill_storage: Arc<SpillStorage>,
     extents: VecDeque<SpillExtent>,
@@ -59,7 +59,7 @@ impl SpilledLines {
         }
     }
 
-    /// Writes lines behind those that are there, in one operation.
+    /// Appends lines in one write operation.
     pub(super) fn write_lines(&mut self, lines: &[u8]) -> crate::Result<()> {
         if lines.is_empty() {
             return Ok(());
@@ -72,7 +72,7 @@ impl SpilledLines {
         Ok(())
     }
 
-    /// Gives memory back that is not needed until something is read.
+    /// Frees the memory that is not needed before the next read.
     pub(super) fn release_memory(&mut self) {
         self.block = Vec::new();
         self.next_offset = 0;
@@ -84,7 +84,7 @@ impl SpilledLines {
             .map_or(Path::new("-"), |extent| self.spill_storage.extent_folder(extent))
     }
 
-    /// The next piece; `false` at the end.
+    /// Reads the next piece; `false` at the end.
     fn read_next_piece(&mut self) -> crate::Result<bool> {
         let Some(extent) = self.extents.pop_front() else { return Ok(false) };
         self.block.resize(extent.bytes, 0);
@@ -150,8 +150,8 @@ fn read_full(
     Ok(whole - into.len())
 }
 
-/// Finds out whether an input can be read, and its size, where it is a regular file. What is none is left
-/// closed: a pipe that is opened and closed again has lost what was written to it, and may wait for a
+/// Checks that an input can be read, and returns its size if it is a regular file. Other inputs stay
+/// closed: a pipe that is opened and closed again loses what was written to it, and opening it may wait for a
 /// writer.
 pub(super) fn probe_size(path: &Path) -> Result<Option<u64>, GnuSortError> {
     if path.as_os_str() == "-" {
@@ -163,7 +163,7 @@ pub(super) fn probe_size(path: &Path) -> Result<Option<u64>, GnuSortError> {
         let metadata = open_input(path)?.metadata().map_err(failed)?;
         return Ok(metadata.is_file().then_some(metadata.len()));
     }
-    // Only what is refused for sure: where the system cannot say, opening it will.
+    // Reports only a definite refusal: in doubt opening the file will fail.
     match accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) {
         Err(Errno::ACCESS) => Err(failed(Errno::ACCESS.into())),
         _ => Ok(None),
@@ -186,7 +186,7 @@ pub(super) fn open_input(path: &Path) -> Result<File, GnuSortError> {
 /// Inputs that end in NUL bytes without a line end, as a power failure leaves files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NulTail {
-    /// The first of them.
+    /// Path of the first of them.
     path: PathBuf,
     /// Number of NUL bytes at its end.
     nul_count: usize,
@@ -215,11 +215,11 @@ impl std::fmt::Display for NulTail {
 /// Cuts inputs into blocks of whole records.
 pub(super) struct InputBlocks {
     block_bytes: usize,
-    /// What ends a record; `None` where all have `size` bytes.
+    /// Byte that ends a record; `None` if all records have `record_bytes` bytes.
     terminator: Option<u8>,
     record_bytes: usize,
     record_bytes_max: usize,
-    /// The beginning of the next block.
+    /// Beginning of the next block.
     carry_over: Vec<u8>,
     nul_tail: Option<NulTail>,
 }
@@ -251,12 +251,13 @@ impl InputBlocks {
         }
     }
 
-    /// The inputs so far that end in NUL bytes.
+    /// Returns the inputs so far that end in NUL bytes.
     pub(super) fn nul_tail(&self) -> Option<&NulTail> {
         self.nul_tail.as_ref()
     }
 
-    /// Looks whether an input ends in NUL bytes, by its last block. Where a line has NULs elsewhere, they are data.
+    /// Checks whether an input ends in NUL bytes, by its last block. If its line has NULs elsewhere, they are
+    /// data.
     fn check_nul_tail(&mut self, path: &Path, block: &[u8]) {
         let Some(terminator) = self.terminator.filter(|terminator| *terminator != 0) else {
             return;
@@ -276,8 +277,8 @@ impl InputBlocks {
         }
     }
 
-    /// The next block into `block`; `false` at the end of the input. The last line of an input
-    /// may have no end; it gets none here.
+    /// Reads the next block into `block`; `false` at the end of the input. The last line of an input
+    /// may lack its terminator, and none is added here.
     pub(super) fn next_block(
         &mut self,
         reader: &mut dyn Read,
@@ -320,7 +321,7 @@ impl InputBlocks {
     }
 }
 
-/// The lines of a block, without what ends them.
+/// Iterates over the lines of a block, without their terminators.
 pub(super) fn split_lines(block: &[u8], terminator: u8) -> impl Iterator<Item = &[u8]> {
     let mut ends = memchr::memchr_iter(terminator, block);
     let mut start = 0;
@@ -336,13 +337,13 @@ pub(super) fn split_lines(block: &[u8], terminator: u8) -> impl Iterator<Item = 
     })
 }
 
-/// Lines one after another, from memory that holds some of them.
+/// Reads lines one after another through a block buffer.
 pub(super) struct LineReader<'a> {
     source: LineSource<'a>,
     blocks: InputBlocks,
     block: Vec<u8>,
     terminator: u8,
-    /// The current line, and where the next one begins.
+    /// Range of the current line.
     current_line: Option<(usize, usize)>,
     next_offset: usize,
 }

@@ -8,7 +8,7 @@ use super::number_keys::{DecimalNumber, GeneralNumber, is_blank, parse_month};
 use super::version_order;
 use crate::record_order::{RecordOrder, big_endian_prefix, seeded_hash};
 
-/// How the text of a key is compared.
+/// Comparison of the text of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeyComparison {
     /// Byte by byte.
@@ -28,71 +28,71 @@ pub enum KeyComparison {
     Random,
 }
 
-/// Which bytes of a key count.
+/// Bytes of a key that the comparison ignores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IgnoredBytes {
-    /// All.
+    /// No bytes.
     #[default]
     Nothing,
-    /// `-d`: blanks, letters and digits.
+    /// `-d`: all except blanks, letters and digits.
     Dictionary,
-    /// `-i`: what is printable.
+    /// `-i`: bytes that are not printable.
     Nonprinting,
 }
 
 /// Options of a key, or of all keys that have none of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyOptions {
-    /// How it is compared.
+    /// The comparison.
     pub comparison: KeyComparison,
-    /// What of it counts.
+    /// The ignored bytes.
     pub ignore: IgnoredBytes,
-    /// `-f`: small letters count as large ones.
+    /// `-f`: lower-case letters compare as upper-case ones.
     pub fold_case: bool,
-    /// `-b`: the start is counted from behind blanks.
+    /// `-b`: the start position is counted from behind blanks.
     pub skip_blanks_start: bool,
-    /// `-b`: the end is counted from behind blanks.
+    /// `-b`: the end position is counted from behind blanks.
     pub skip_blanks_end: bool,
-    /// `-r`: the other way round.
+    /// `-r`: reverse order.
     pub reverse: bool,
-    /// Two comparisons that were asked for at once.
+    /// Two comparisons that exclude each other.
     pub(super) conflict: Option<(KeyComparison, KeyComparison)>,
 }
 
 impl KeyOptions {
-    /// Whether it says nothing but, perhaps, `reverse`.
+    /// Returns whether all options except `reverse` have their defaults.
     pub(super) fn is_plain(&self) -> bool {
         KeyOptions { reverse: false, ..*self } == KeyOptions::default()
     }
 }
 
-/// Where a key begins or ends: a field and a byte of it.
+/// Start or end of a key: a field and a byte of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyPosition {
-    /// Fields before it.
+    /// Number of fields before it.
     pub field: usize,
-    /// Of a start: bytes of the field before it. Of an end: bytes of the field that belong to the key,
-    /// 0 for all.
+    /// For a start: number of bytes of the field before it. For an end: number of bytes of the field that
+    /// belong to the key, 0 for all.
     pub byte: usize,
 }
 
-/// A part of a line.
+/// A sort key: a part of a line with its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LineKey {
-    /// Its first byte.
+    /// Position of its first byte.
     pub start: KeyPosition,
-    /// Its last one; `None` for the end of the line.
+    /// Position of its last byte; `None` for the end of the line.
     pub end: Option<KeyPosition>,
-    /// How it is compared.
+    /// Options of its comparison.
     pub options: KeyOptions,
 }
 
-/// The order of lines.
+/// Order of lines by keys.
 #[derive(Debug, Clone)]
 pub struct LineOrder {
     pub(super) keys: Vec<LineKey>,
     pub(super) separator: Option<u8>,
-    /// Lines whose keys tie are compared as a whole, in reverse if so; or not at all.
+    /// `Some`: lines whose keys tie are compared as a whole, in reverse if true. `None`: they tie.
     pub(super) last_resort: Option<bool>,
     pub(super) seed: u64,
 }
@@ -121,7 +121,7 @@ fn skip_blanks_from(line: &[u8], at: usize) -> usize {
 }
 
 impl LineKey {
-    /// Its range in a line.
+    /// Returns the range of the key in a line.
     #[inline]
     fn key_range(&self, line: &[u8], separator: Option<u8>) -> Range<usize> {
         let mut start = skip_fields(line, separator, 0, self.start.field);
@@ -174,7 +174,7 @@ impl LineKey {
         self.options.fold_case || self.options.ignore != IgnoredBytes::Nothing
     }
 
-    /// The bytes that count, as they count.
+    /// Iterates over the bytes that count, after case folding.
     fn translated_bytes<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = u8> + 'a {
         key.iter().copied().filter(|byte| self.keeps_byte(*byte)).map(|byte| self.fold_byte(byte))
     }

@@ -1,17 +1,20 @@
-//! GNU sort: its command line, its order (that of `LC_ALL=C`), its exit statuses, over this sort.
+//! GNU sort on top of this crate: its command line, its order (that of `LC_ALL=C`) and its exit statuses.
 //!
-//! What differs: an output that is a regular file and exists needs `--overwrite`, and appears whole or not at all; `-h` and
-//! `-V` are GNU's, help is `--help` alone; a key in the form `+1 -2` is refused; `--compress-program`,
-//! `--debug` and `--random-source` are not known; `--limit` is ours; `-g` compares numbers by their exact values where
-//! GNU rounds to a long double; `-h` knows the units R and Q, and `-V` takes a name that is an extension as a whole (`.c`) for a name, as
-//! coreutils after 9.1 do. A line may have an
-//! eighth of the memory.
+//! Differences from GNU sort:
+//! - An existing regular file needs `--overwrite` as output, and the output appears whole or not at all.
+//! - `-h` and `-V` are GNU's options; help is `--help` alone.
+//! - A key in the form `+1 -2` is refused; `--compress-program`, `--debug` and `--random-source` are unknown.
+//! - `--limit` is an addition.
+//! - `-g` compares numbers by their exact values, while GNU sort rounds to a long double.
+//! - `-h` knows the units R and Q, and `-V` treats a name that is an extension as a whole (`.c`) as a name, as
+//!   coreutils after 9.1 do.
+//! - A line may have an eighth of the memory.
 //!
 //! ```no_run
-//! use tidemill_sort::gnu::{Io, Options, run};
+//! use tidemill_sort::gnu::{GnuSortOptions, GnuSortStreams, run_gnu_sort};
 //!
-//! let command = Options::parse(["-t,", "-k2,2n", "in.csv", "-o", "out.csv"])?;
-//! let outcome = run(&command, &mut Io::of_process())?;
+//! let command = GnuSortOptions::parse(["-t,", "-k2,2n", "in.csv", "-o", "out.csv"])?;
+//! let outcome = run_gnu_sort(&command, &mut GnuSortStreams::from_process())?;
 //! std::process::exit(outcome.exit_status());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -47,21 +50,21 @@ use crate::spill_storage::SpillStorage;
 use atomic_output::AtomicOutput;
 use line_input::{InputBlocks, LineReader, LineSource, SpilledLines};
 
-/// Why lines were not sorted.
+/// The reason why lines were not sorted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GnuSortError {
-    /// The operating system refused a file.
+    /// The operating system refused a file operation.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
-        /// The verb.
+        /// The operation.
         action: &'static str,
-        /// The file; `-` for the standard ones.
+        /// The file; `-` for the standard streams.
         path: PathBuf,
-        /// The system's own words.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The output is there already.
+    /// The output exists already.
     #[error(
         "`{path}` exists\nhint: `--overwrite` replaces it when the output is complete, an input too"
     )]
@@ -69,14 +72,14 @@ pub enum GnuSortError {
         /// The output.
         path: PathBuf,
     },
-    /// A line that is too long for the memory.
+    /// A line that exceeds its share of the memory.
     #[error(
         "a line of `{path}` is longer than {limit_bytes} bytes\nhint: give more memory with `-S`: a line may have an eighth of it"
     )]
     LineTooLong {
         /// The input.
         path: PathBuf,
-        /// What would have been taken.
+        /// Maximum length.
         limit_bytes: usize,
     },
     /// An input that ends within a record.
@@ -88,38 +91,39 @@ pub enum GnuSortError {
         path: PathBuf,
         /// The size of the records.
         record_bytes: usize,
-        /// What is left over.
+        /// Number of remaining bytes.
         found: usize,
     },
-    /// A list of inputs that has none, or an empty name.
+    /// An input list that is empty or contains an empty name.
     #[error(
         "`{path}`: {reason}\nhint: it is to hold names that each end with a zero byte, as `find -print0` writes them"
     )]
     InvalidInputList {
         /// The list.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect of the list.
         reason: String,
     },
-    /// What the sort itself says.
+    /// An error of the sort itself.
     #[error(transparent)]
     Sort(#[from] crate::Error),
 }
 
-/// Where a command reads and writes that names no files.
+/// The standard streams of a command.
 pub struct GnuSortStreams<'a> {
-    /// Read for `-`.
+    /// Source of the input `-`.
     pub stdin: Box<dyn Read + Send + 'a>,
-    /// Written without `-o`.
+    /// Destination without `-o`.
     pub stdout: Box<dyn Write + 'a>,
-    /// Told which line is out of order, which input ends in NUL bytes, and what `--explain` says.
+    /// Destination of messages: the line out of order, inputs that end in NUL bytes, and the text of
+    /// `--explain`.
     pub stderr: Box<dyn Write + 'a>,
-    /// Stops the command from another thread.
+    /// Cancels the command from another thread.
     pub cancel: SortCancelFlag,
 }
 
 impl GnuSortStreams<'_> {
-    /// The standard streams of the process.
+    /// Returns the standard streams of the process.
     pub fn from_process() -> Self {
         GnuSortStreams {
             stdin: Box::new(io::stdin()),
@@ -130,13 +134,13 @@ impl GnuSortStreams<'_> {
     }
 }
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GnuSortOutcome {
-    /// The input was sorted, with what that took.
+    /// The input was sorted, with the statistics of the sort.
     Sorted(Box<SortReport>),
-    /// Inputs were merged, or help was given, or a check found nothing.
+    /// Inputs were merged, help was printed, or a check found nothing.
     Done,
     /// A check found a line that is out of order.
     Disorder {
@@ -148,13 +152,13 @@ pub enum GnuSortOutcome {
 }
 
 impl GnuSortOutcome {
-    /// GNU sort's exit status: 1 where a check found something, else 0. Errors have 2.
+    /// Returns GNU sort's exit status: 1 if a check found something, else 0. Errors have 2.
     pub fn exit_status(&self) -> i32 {
         i32::from(matches!(self, GnuSortOutcome::Disorder { .. }))
     }
 }
 
-/// The bytes of memory of the machine, or of its share of it, as far as the system says.
+/// Returns the machine's memory in bytes, as far as the system tells.
 pub(crate) fn machine_memory_bytes() -> u64 {
     #[cfg(target_os = "linux")]
     {
@@ -192,7 +196,7 @@ impl GnuSortOptions {
                 self.spill_dirs.clone()
             },
             copy_dir: self.copy_dir.clone(),
-            // Lines that tie as a whole are the same: their order cannot be seen.
+            // Lines that tie as a whole are equal: their order is invisible.
             stable: self.stable && (self.record_bytes.is_some() || !self.compares_whole_lines()),
             unique: self.unique,
             limit: self.limit,
@@ -237,17 +241,17 @@ impl GnuSortOptions {
     }
 }
 
-/// What is sorted, merged or checked. What is no regular file is opened once alone, when it is read.
+/// The inputs of a command. An irregular file is opened only once, when it is read.
 struct ResolvedInputs {
     paths: Vec<PathBuf>,
-    /// All their bytes, where all are regular files.
+    /// Total size, if all are regular files.
     total_bytes: Option<u64>,
 }
 
-/// Does what a command line says.
+/// Executes a parsed command line.
 ///
 /// # Errors
-/// [`Error`]; the exit status of the program is 2 then. A closed pipe is an error of writing `-`.
+/// [`GnuSortError`]; the exit status of the program is then 2. A closed pipe is an error of writing `-`.
 pub fn run_gnu_sort(
     command: &GnuSortCommand,
     io: &mut GnuSortStreams<'_>,
@@ -260,7 +264,7 @@ pub fn run_gnu_sort(
         }
     };
     let inputs = options.resolve_inputs(&mut *io.stdin)?;
-    // What cannot be read is found before an hour's work is done.
+    // Unreadable inputs are found before an hour's work is done.
     let mut bytes = Some(0);
     for path in &inputs {
         bytes = bytes.zip(line_input::probe_size(path)?).map(|(sum, bytes)| sum + bytes);
@@ -350,7 +354,7 @@ fn write_stream(output: &mut dyn Write, bytes: &[u8]) -> Result<(), GnuSortError
     })
 }
 
-/// Writes to the output, which has a name, or to standard output.
+/// Writes to the output file, or to standard output without one.
 fn write_output(
     options: &GnuSortOptions,
     output: &mut Option<&mut AtomicOutput>,
@@ -425,7 +429,7 @@ fn sort_inputs<O: RecordOrder>(
     let report = blocks.finish()?;
     match plan {
         Some(plan) => write_message(io, &SortExplanation { plan, report: report.clone() })?,
-        // Of a pipe nobody knows what will come.
+        // The size of a pipe's data is unknown, so there was no plan.
         None if options.explain => write_message(io, &report)?,
         None => {}
     }
@@ -439,15 +443,15 @@ fn write_message(
     write_stream(&mut *io.stderr, format!("{what}\n").as_bytes())
 }
 
-/// Looks at the inputs in some hundred places, so that partitions suit all of them. Says how many bytes
-/// a record has, with its end.
+/// Samples the inputs at some hundred positions, so that partitions suit all of them. Returns the mean length
+/// of a record with its terminator.
 fn sample_inputs<O: RecordOrder>(
     options: &GnuSortOptions,
     inputs: &[PathBuf],
     sorter: &Sorter<O>,
     shape: RecordShape,
 ) -> Result<u64, GnuSortError> {
-    // A seek each, on a disk: some seconds at most.
+    // One seek each on a disk: some seconds at most.
     const PLACES: u64 = 512;
     const BYTES: usize = 8 << 10;
     let mut files = Vec::new();
@@ -465,7 +469,7 @@ fn sample_inputs<O: RecordOrder>(
             first += bytes;
             continue;
         }
-        // One alone is open at a time, however many there are.
+        // Only one file is open at a time, however many there are.
         let file = line_input::open_input(path)?;
         while place < first + bytes {
             let offset = match shape {
@@ -479,7 +483,7 @@ fn sample_inputs<O: RecordOrder>(
                     found.chunks_exact(size).take(each).for_each(|record| sorter.add_sample(record))
                 }
                 RecordShape::Variable => {
-                    // The first line is cut off in front, the last one behind.
+                    // The first line may lack its start, and the last one its end.
                     let whole = memchr::memrchr(options.terminator, found).unwrap_or(0);
                     let lines = line_input::split_lines(&found[..whole], options.terminator);
                     for line in lines.skip(usize::from(offset > 0)).take(each) {
@@ -495,13 +499,14 @@ fn sample_inputs<O: RecordOrder>(
     }
     Ok(match shape {
         RecordShape::Fixed(size) => size as u64,
-        // What is nowhere within some kilobytes is as long as the input.
+        // A terminator that is nowhere within some kilobytes: the line is as long as the input.
         RecordShape::Variable if seen_rows == 0 => total.max(1),
         RecordShape::Variable => seen_bytes / seen_rows,
     })
 }
 
-/// Reads the inputs, a block a task, with threads that take blocks apart; or as so many tasks as are wanted.
+/// Reads the inputs, with threads that push the records of blocks: each block is a task, or `--map-tasks`
+/// tasks.
 fn feed_inputs<O: RecordOrder>(
     options: &GnuSortOptions,
     inputs: &[PathBuf],
@@ -511,7 +516,7 @@ fn feed_inputs<O: RecordOrder>(
     io: &mut GnuSortStreams<'_>,
 ) -> Result<(), GnuSortError> {
     let sizes = sorter.budget();
-    // A line's length may take a byte more than what ended it.
+    // The length prefix of a line may take a byte more than its terminator.
     let mut block_bytes = sizes.block_bytes / 64 * 63;
     if let Some((bytes, tasks)) = expected.zip(options.map_tasks) {
         let each = usize::try_from(bytes.div_ceil(tasks)).unwrap_or(usize::MAX);
@@ -580,7 +585,7 @@ fn feed_inputs<O: RecordOrder>(
                 bytes += block.len() as u64;
                 BlockTask { task: first, is_last: task(bytes) > first }
             }
-            // Nobody knows how much will come: the last task has what is left.
+            // The size of the input is unknown: the last task gets the rest.
             None => BlockTask { task: number.min(tasks - 1), is_last: number + 1 < tasks },
         };
         number += 1;
@@ -595,12 +600,12 @@ fn feed_inputs<O: RecordOrder>(
     warn_of_nul_tail(&reader, io)
 }
 
-/// Says that inputs end in NUL bytes. They are sorted, as GNU sort does it.
+/// Warns of inputs that end in NUL bytes. They are sorted, as GNU sort does it.
 fn warn_of_nul_tail(reader: &InputBlocks, io: &mut GnuSortStreams<'_>) -> Result<(), GnuSortError> {
     reader.nul_tail().map_or(Ok(()), |tail| write_message(io, tail))
 }
 
-/// A source of a merge: lines that some reader has.
+/// A source of a merge: the lines of a reader.
 struct MergeInput<'a> {
     lines: LineReader<'a>,
     error: Option<GnuSortError>,
@@ -634,28 +639,28 @@ fn merge_inputs(
         left = left.div_ceil(fan_in);
         passes += 1;
     }
-    // With a limit nobody knows how much will be left out.
+    // With a limit the size of the intermediate results is unknown.
     let expected = inputs.total_bytes.filter(|_| options.limit.is_none()).unwrap_or(0) * passes;
     let space = SpillStorage::new(&sort_options.spill_dirs, options.copy_dir.as_deref(), expected);
     let merging = StepwiseMerge { spill_storage: Arc::new(space), fan_in };
     merge_in_steps(options, &inputs.paths, order, io, output, &merging)
 }
 
-/// How many inputs are merged at once: half of the memory is for buffers, half for lines that are longer than those; and
-/// the process may have so many files open.
+/// Returns the number of inputs that are merged at once. Half of the memory is for buffers, half for lines
+/// that are longer than those; and the process may open a limited number of files.
 fn merge_fan_in(options: &GnuSortOptions, files: usize) -> usize {
     let buffers = options.memory_or_default() / 2 / (64 << 10);
     options.batch_size.min(usize::try_from(buffers).unwrap_or(usize::MAX)).min(files).max(2)
 }
 
-/// How many inputs this process may open beside what it has open, and beside spill files that are still to
-/// be made.
+/// Returns the number of inputs that this process can open beside its open files and beside spill files that
+/// it will create.
 fn openable_files(spill_files: usize) -> usize {
-    // Other threads of the process may open some, too.
+    // Other threads of the process may open files, too.
     const SPARE: usize = 4;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let Some(limit) = limit else { return usize::MAX };
-    // The folder that is read is open as well, for as long. Where there is none, the standard streams are open.
+    // The folder that is read is open as well, meanwhile. Without it, the standard streams are open.
     let open = match std::fs::read_dir("/dev/fd") {
         Ok(files) => files.count().saturating_sub(1),
         Err(error) if error.kind() == io::ErrorKind::NotFound => 3,
@@ -665,7 +670,7 @@ fn openable_files(spill_files: usize) -> usize {
     limit.saturating_sub(open + spill_files + SPARE)
 }
 
-/// How inputs are merged in steps. Those of a step are opened when it begins, and closed when it ends.
+/// State of a merge in steps. The inputs of a step are opened when it begins, and closed when it ends.
 struct StepwiseMerge {
     spill_storage: Arc<SpillStorage>,
     fan_in: usize,
@@ -684,7 +689,7 @@ fn merge_in_steps(
     let mut sources: std::collections::VecDeque<MergeStepInput> =
         inputs.iter().cloned().map(MergeStepInput::Path).collect();
     while sources.len() > *fan_in {
-        // Neighbours together, so that ties keep their order.
+        // Groups of neighbours, so that ties keep their order.
         let mut merged = std::collections::VecDeque::new();
         while !sources.is_empty() {
             let group: Vec<_> = sources.drain(..sources.len().min(*fan_in)).collect();
@@ -718,13 +723,13 @@ fn merge_in_steps(
     Ok(GnuSortOutcome::Done)
 }
 
-/// What is merged: an input, or what came of merging some.
+/// An input of a merge step: a file, or the spilled result of an earlier step.
 enum MergeStepInput {
     Path(PathBuf),
     Spilled(SpilledLines),
 }
 
-/// Takes merged lines; standard output is handed to it, for the case that they go there.
+/// A callback for merged lines; it also gets standard output, for the case that they go there.
 type MergedLinesWriter<'a> = &'a mut dyn FnMut(&mut dyn Write, &[u8]) -> Result<(), GnuSortError>;
 
 fn merge_group(
@@ -736,13 +741,13 @@ fn merge_group(
     write: MergedLinesWriter<'_>,
 ) -> Result<(), GnuSortError> {
     let sizes = crate::SortBudget::new(memory);
-    // What was spilled is read by pieces of such a size, into blocks of the same.
+    // Spilled lines are read in pieces of this size, into blocks of the same size.
     let block_bytes = usize::try_from(memory / 4 / (group.len() as u64 + 1))
         .unwrap_or(usize::MAX)
         .clamp(4 << 10, 1 << 20);
     let GnuSortStreams { stdin, stdout, cancel, .. } = io;
     let mut stdin = Some(&mut **stdin);
-    // All are opened before one is read: who writes to several pipes may open all of them first.
+    // All are opened before one is read: a writer to several pipes may open all of them first.
     let mut sources = Vec::new();
     for one in group {
         sources.push(match one {
@@ -764,7 +769,7 @@ fn merge_group(
     let mut tree = LoserTree::new(order, inputs);
     let mut block = Vec::with_capacity(block_bytes);
     let mut last: Option<Vec<u8>> = None;
-    // What is behind the limit of some inputs is behind that of all.
+    // A line behind the limit of some inputs is behind the limit of all.
     let mut wanted = options.limit.unwrap_or(u64::MAX);
     while let Some(input) = tree.winner().filter(|_| wanted > 0) {
         let line = input.lines.current_line().unwrap_or_default();
@@ -847,7 +852,7 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::Arc;
 
-    /// Merges ten inputs, three at once, in a space that a test has prepared.
+    /// Merges ten inputs, three at once, with a spill storage that the test has prepared.
     fn merge_with(
         folders: &[PathBuf],
         copies: Option<&std::path::Path>,

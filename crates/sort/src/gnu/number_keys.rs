@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// What GNU sort calls a blank in the C locale, the newline of `-z` included.
+/// Returns whether GNU sort treats a byte as a blank in the C locale, including the newline of `-z`.
 #[inline]
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n')
@@ -13,12 +13,12 @@ pub(super) fn skip_blanks(text: &[u8]) -> &[u8] {
     &text[start..]
 }
 
-/// A decimal number: blanks, a minus, digits, a point, digits. What is none of these ends it;
+/// A decimal number: blanks, a minus, digits, a point, digits. Any other byte ends it;
 /// without digits it is zero.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DecimalNumber<'a> {
     negative: bool,
-    /// Without zeros in front.
+    /// Digits before the point, without leading zeros.
     whole: &'a [u8],
     fraction: &'a [u8],
     suffix: &'a [u8],
@@ -74,7 +74,7 @@ impl<'a> DecimalNumber<'a> {
         }
     }
 
-    /// The first 15 digits of the magnitude and, above them, how many there are before the point.
+    /// Returns the first 15 digits of the magnitude below the number of digits before the point.
     #[inline]
     fn magnitude_prefix(&self, length_bits: u32) -> u64 {
         const DIGIT_BITS: u32 = 50;
@@ -91,14 +91,14 @@ impl<'a> DecimalNumber<'a> {
         ((self.whole.len() as u64) << DIGIT_BITS) | (value * 10u64.pow(missing))
     }
 
-    /// A number that orders as the value does.
+    /// Returns a number that orders as the value does.
     #[inline]
     pub(super) fn prefix(&self) -> u64 {
         let positive = 1 << 63 | self.magnitude_prefix(13);
         if self.negative { !positive } else { positive }
     }
 
-    /// The unit that follows, of a number that is not zero: 1 for K, 2 for M, …
+    /// Returns the exponent of the unit behind a number that is not zero: 1 for K, 2 for M, …
     fn unit_exponent(&self) -> u8 {
         if self.is_zero() {
             return 0;
@@ -113,7 +113,7 @@ impl<'a> DecimalNumber<'a> {
         }
     }
 
-    /// As `-h` has it: units first, whatever the number before them.
+    /// Compares as `-h` does: units first, whatever the number before them.
     pub(super) fn compare_human(&self, other: &Self) -> Ordering {
         let signed = |number: &Self| {
             i16::from(number.unit_exponent()) * if number.negative { -1 } else { 1 }
@@ -130,7 +130,7 @@ impl<'a> DecimalNumber<'a> {
 /// A number as `strtold` reads it, but with its exact value. Texts that begin with no number precede NaNs,
 /// and NaNs precede all other numbers.
 ///
-/// NaNs are ordered as coreutils up to 9.1 order them on x86: by the bytes of a long double in memory, the
+/// The order of NaNs is that of coreutils up to 9.1 on x86: by the bytes of a long double in memory, the
 /// lowest byte of the payload first and the sign last. (Later versions compare `nan` and `-nan` as texts;
 /// the manual says "in a consistent but machine-dependent order".)
 #[derive(Debug, Clone, Copy)]
@@ -144,16 +144,16 @@ pub(super) enum GeneralNumber<'a> {
     Infinite {
         negative: bool,
     },
-    /// The value, and the float that is nearest, which grows with it: where two floats differ, so do the
-    /// values.
+    /// The nearest float and the exact value. The float grows with the value: two different floats have
+    /// different values.
     Finite(f64, ScientificNumber<'a>),
 }
 
-/// Digits, a point and a power.
+/// A number in scientific notation: digits, a point and an exponent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScientificNumber<'a> {
     negative: bool,
-    /// 10, or 16, whose exponent is a power of two.
+    /// 10, or 16 with an exponent to the base of two.
     radix: u32,
     whole: &'a [u8],
     fraction: &'a [u8],
@@ -161,7 +161,7 @@ pub(super) struct ScientificNumber<'a> {
 }
 
 impl<'a> ScientificNumber<'a> {
-    /// `None` where there is no digit.
+    /// Parses a number; `None` without a digit.
     fn parse(text: &'a [u8], negative: bool, radix: u32) -> Option<Self> {
         let digits = |text: &'a [u8]| {
             let is_digit = |byte: &u8| char::from(*byte).is_digit(radix);
@@ -179,7 +179,7 @@ impl<'a> ScientificNumber<'a> {
         Some(ScientificNumber { negative, radix, whole, fraction, exponent })
     }
 
-    /// Digits without zeros in front and behind, how many, and where their point is.
+    /// Returns the digits without leading and trailing zeros, their count, and the position of the point.
     fn normalized_digits(&self) -> (impl Iterator<Item = u8> + Clone + use<'a>, usize, i64) {
         let all = self.whole.iter().chain(self.fraction).copied();
         let zeros = all.clone().take_while(|digit| *digit == b'0').count();
@@ -192,7 +192,7 @@ impl<'a> ScientificNumber<'a> {
         self.whole.iter().chain(self.fraction).all(|digit| *digit == b'0')
     }
 
-    /// The nearest float, infinity and zero included.
+    /// Returns the nearest float, including infinity and zero.
     fn nearest_float(&self) -> f64 {
         if self.is_zero() {
             return 0.0;
@@ -206,7 +206,7 @@ impl<'a> ScientificNumber<'a> {
     }
 
     fn nearest_float_of_decimal(&self) -> f64 {
-        // No point between two floats has more digits; of the rest it counts whether there is any.
+        // No midpoint between two floats has more digits; of the rest only a digit other than zero matters.
         const DIGITS: usize = 800;
         let (digits, length, point) = self.normalized_digits();
         let point = point.saturating_add(self.exponent).clamp(-100_000, 100_000);
@@ -226,7 +226,7 @@ impl<'a> ScientificNumber<'a> {
             .take(16)
             .fold(0u64, |value, digit| value << 4 | u64::from(hex_digit_value(digit)));
         value <<= 4 * 16usize.saturating_sub(length);
-        // The lowest bit is below all that a float has, and stands for what follows.
+        // The lowest bit is below all bits of a float, and stands for the digits that follow.
         value |= u64::from(length > 16);
         let bits = 64 - i64::from(value.leading_zeros());
         // The value is at least two to the power of `top`, and less than twice that.
@@ -244,7 +244,7 @@ impl<'a> ScientificNumber<'a> {
         if rest > half || rest == half && mantissa & 1 == 1 {
             mantissa += 1;
         }
-        // Carries go to the exponent, as they should.
+        // A carry correctly increments the exponent.
         let exponent = u64::try_from((top + 1022).max(0)).unwrap_or(0);
         f64::from_bits((exponent << 52) + mantissa)
     }
@@ -264,8 +264,8 @@ impl<'a> ScientificNumber<'a> {
                 let x_point = x_point.saturating_add(a.exponent);
                 return x_point.cmp(&y_point.saturating_add(b.exponent)).then_with(|| x.cmp(y));
             }
-            // Some words of both say which is greater, mostly. Where the numbers are the same or nearly so it
-            // takes as many as their digits fill, and no more, however large the exponents: a power of ten is
+            // A few words of both mostly decide. If the numbers are equal or nearly so, the comparison
+            // takes as many words as their digits fill, however large the exponents: a power of ten is
             // a product with powers of two only if digits make up for its fives.
             let mut words = 8;
             loop {
@@ -295,11 +295,11 @@ impl<'a> ScientificNumber<'a> {
         }
     }
 
-    /// What the magnitude is between, with so many words, and what power of five is still to be multiplied
-    /// with.
+    /// Returns bounds of the magnitude with this many words, and the power of five that they still have to be
+    /// multiplied by.
     fn magnitude_bounds(&self, words: usize) -> (NumberBounds, i64) {
         let (digits, length, point) = self.normalized_digits();
-        // As many as fit.
+        // The first digits, as many as fit.
         let taken = length.min(words * 8);
         let mut low = WideNumber { words: Vec::with_capacity(words + 1), power: 0 };
         let (mut factor, mut value) = (1, 0);
@@ -327,7 +327,7 @@ fn hex_digit_value(digit: u8) -> u32 {
     char::from(digit).to_digit(16).unwrap_or(0)
 }
 
-/// A number of some words, the lowest first, and a power of two.
+/// A number of several words, the lowest first, times a power of two.
 #[derive(Debug, Clone)]
 struct WideNumber {
     /// The last one is not zero.
@@ -348,7 +348,7 @@ impl WideNumber {
         }
     }
 
-    /// The product, of which what is below the highest words is left out, or rounded up.
+    /// Returns the product, with the words below the highest ones dropped, or rounded up.
     fn multiply_rounded(&self, other: &Self, words: usize, up: bool) -> Self {
         let mut product = vec![0; self.words.len() + other.words.len()];
         for (index, x) in self.words.iter().enumerate() {
@@ -392,14 +392,14 @@ impl WideNumber {
     }
 }
 
-/// What a number is between, both ends included.
+/// Inclusive bounds of a number.
 struct NumberBounds {
     low: WideNumber,
     high: WideNumber,
 }
 
 impl NumberBounds {
-    /// With a power of five.
+    /// Multiplies the bounds by a power of five.
     fn multiply_by_fives(&mut self, fives: u64, words: usize) {
         for (side, up) in [(&mut self.low, false), (&mut self.high, true)] {
             let mut power = WideNumber { words: vec![1], power: 0 };
@@ -501,7 +501,7 @@ fn nan_payload(text: &[u8]) -> u64 {
     value.unwrap_or(0) & ((1 << BITS) - 1)
 }
 
-/// An exponent with its letter; 0 where there is none.
+/// Parses an exponent with its letter; 0 if there is none.
 fn parse_exponent(text: &[u8], letter: u8) -> i64 {
     let Some((first, rest)) = text.split_first() else { return 0 };
     if !first.eq_ignore_ascii_case(&letter) {
@@ -512,7 +512,7 @@ fn parse_exponent(text: &[u8], letter: u8) -> i64 {
         Some((b'+', rest)) => (false, rest),
         _ => (false, rest),
     };
-    // Beyond a million millions all exponents are the same.
+    // All exponents beyond a million millions are equivalent.
     let value = split_digits(rest)
         .0
         .iter()
@@ -520,7 +520,7 @@ fn parse_exponent(text: &[u8], letter: u8) -> i64 {
     if negative { -value } else { value }
 }
 
-/// 1 for JAN to 12 for DEC, whatever follows, and 0 for the rest.
+/// Returns 1 for JAN to 12 for DEC, whatever follows, and 0 for anything else.
 pub(super) fn parse_month(text: &[u8]) -> u8 {
     const NAMES: [&[u8; 3]; 12] = [
         b"JAN", b"FEB", b"MAR", b"APR", b"MAY", b"JUN", b"JUL", b"AUG", b"SEP", b"OCT", b"NOV",
@@ -590,7 +590,7 @@ mod tests {
         let long = format!("1{}", "0".repeat(5000));
         let long_binary = format!("0x{}", "f".repeat(5000));
         let half = format!("0x1.{}8p-300", "0".repeat(13));
-        // All digits of what is half between two floats, and a bit more.
+        // All digits of a midpoint between two floats, and a bit more.
         let half_decimal = format!("{}e-353", half_of_floats());
         let half_more = format!("{}1e-354", half_of_floats());
         let ascending: [&[&str]; 41] = [
@@ -652,7 +652,7 @@ mod tests {
         }
     }
 
-    /// The digits of (2^53 + 1) * 5^353: what is half between two floats, times 10^353.
+    /// Returns the digits of (2^53 + 1) * 5^353: a midpoint between two floats, times 10^353.
     fn half_of_floats() -> String {
         let mut digits = vec![1u8];
         let mut multiply = |factor: u32, add: u32| {
@@ -686,8 +686,8 @@ mod tests {
         "[ ]{0,1}[-+]{0,1}([0-9]{0,4}|[1-9]{14,20})(\\.[0-9]{0,3}){0,1}([kKMGx]|e[0-9]|e-[0-9]|inf|nan|0x1p3){0,1}"
     }
 
-    /// A number near those where floats become rare, in some way to write it, and a multiple of its value
-    /// that is whole.
+    /// Generates a number near the values where floats become sparse, in one of its notations, with a
+    /// multiple of its value that is whole.
     fn number_with_model_value() -> impl Strategy<Value = (String, i128)> {
         let (middle, high) = (1i128 << 53, 1i128 << 56);
         let near = prop_oneof![0..40i128, middle - 3..middle + 3, high - 9..high + 9];
@@ -708,7 +708,7 @@ mod tests {
         })
     }
 
-    /// Numbers of all sizes in all notations.
+    /// Generates numbers of all sizes in all notations.
     fn any_general() -> impl Strategy<Value = String> {
         let digits = "[-+]{0,1}(0x){0,1}[0-9]{0,3}(1|0{20}|9007199254740992|20000000000000){0,1}[0-9]{0,1}(\\.[0-9]{0,2}){0,1}";
         let power = "[ep]-{0,1}[0-9]{1,2}([0-9]{1,12}){0,1}|";
@@ -752,7 +752,7 @@ mod tests {
 
         #[test]
         fn floats_are_the_nearest(value in any::<f64>(), m in any::<u64>(), p in -1200..1100i32) {
-            // What the standard library reads is near, and so is what hexadecimal digits say.
+            // The standard library's parser gives the nearest float, and hexadecimal digits must, too.
             if value.is_finite() {
                 let text = format!("{value:e}");
                 let GeneralNumber::Finite(read, _) = GeneralNumber::parse(text.as_bytes()) else { panic!() };

@@ -1,14 +1,14 @@
-//! Names with numbers in them, `-V`: `file9` is before `file10`.
+//! Order of names with numbers, `-V`: `file9` is before `file10`.
 //!
-//! The order is the one that the GNU coreutils manual defines (section "Version sort ordering"), after
-//! Debian's policy for version numbers: parts without digits and parts of digits take turns; in the
+//! The GNU coreutils manual defines the order (section "Version sort ordering"), after
+//! Debian's policy for version numbers. Parts without digits alternate with parts of digits. In the
 //! former `~` is before the end, the end before letters, and letters before everything else; the
-//! latter are numbers. File extensions count only where what is before them ties.
+//! latter are numbers. File extensions count only if the names before them tie.
 
 use std::cmp::Ordering;
 
 pub(super) fn compare_versions(a: &[u8], b: &[u8]) -> Ordering {
-    // Nothing, `.`, `..`, hidden files, others.
+    // Class of a name: empty, `.`, `..`, hidden files, others.
     let class = |name: &[u8]| match name {
         [] => 0,
         [b'.'] => 1,
@@ -31,8 +31,8 @@ pub(super) fn compare_versions(a: &[u8], b: &[u8]) -> Ordering {
     })
 }
 
-/// A name without its extensions: `.` and a letter or `~`, then letters, digits and `~`, any number of
-/// times, up to the end.
+/// Returns a name without its extensions: `.` and a letter or `~`, then letters, digits and `~`, any number
+/// of times, up to the end.
 fn name_without_extensions(name: &[u8]) -> &[u8] {
     let begins = |at: usize| {
         name.get(at) == Some(&b'.')
@@ -52,7 +52,7 @@ fn name_without_extensions(name: &[u8]) -> &[u8] {
     &name[..end]
 }
 
-/// Where a byte that is no digit belongs; digits and the end count as such.
+/// Returns the rank of a byte that is no digit; digits and the end have ranks of their own.
 fn byte_rank(text: &[u8], at: usize) -> i32 {
     match text.get(at) {
         None => -1,

@@ -1,4 +1,4 @@
-//! Lines, against the machine's GNU sort where there is one, and what is ours alone.
+//! Lines, compared with the machine's GNU sort if there is one, and the additions of this crate.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,7 +12,7 @@ use tidemill_sort::gnu::{
     GnuSortCommand, GnuSortError, GnuSortOptions, GnuSortOutcome, GnuSortStreams, run_gnu_sort,
 };
 
-/// A generator that is the same everywhere.
+/// A generator with the same sequence on every machine.
 struct Random(u64);
 
 impl Random {
@@ -58,7 +58,7 @@ fn run_ours<S: AsRef<str>>(args: &[S], stdin: &[u8], memory_bytes: Option<u64>) 
     SortRun { stdout, stderr: String::from_utf8_lossy(&stderr).into_owned(), result }
 }
 
-/// The major and minor version of the machine's GNU sort.
+/// Returns the major and minor version of the machine's GNU sort.
 fn gnu_version() -> Option<(u32, u32)> {
     let output = Process::new("sort").arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -182,7 +182,7 @@ fn random_ordering(random: &mut Random) -> String {
     options
 }
 
-/// Options that GNU sort takes together, mostly.
+/// Generates options that GNU sort mostly accepts together.
 fn random_options(random: &mut Random) -> Vec<String> {
     let mut args = Vec::new();
     for _ in 0..[0, 1, 1, 2, 3][random.below(5)] {
@@ -211,10 +211,10 @@ fn random_options(random: &mut Random) -> Vec<String> {
     args
 }
 
-/// Inputs for which the answers differ on purpose: `-g` beyond the digits of a long double; several
-/// NaNs, which GNU sort up to 9.1 compares by their bits, padding included, and as texts later; `-V` of a key
-/// that is an extension as a whole, which has been a name of its own since some version after 9.1. (The
-/// units R and Q, which GNU sort knows from 9.2 on, are not among the fields.)
+/// Returns whether the answers differ on purpose for an input. This concerns `-g` beyond the digits of a long
+/// double; several NaNs, which GNU sort up to 9.1 compares by their bits, padding included, and as texts
+/// later; and `-V` of a key that is an extension as a whole, which is a name of its own since some version
+/// after 9.1. (The units R and Q, which GNU sort knows from 9.2 on, are not among the fields.)
 fn differs_on_purpose(args: &[String], input: &[u8]) -> bool {
     let has = |letter| args.iter().any(|arg| arg.starts_with('-') && arg.contains(letter));
     let digits = input.windows(19).any(|window| window.iter().all(u8::is_ascii_digit));
@@ -250,7 +250,7 @@ fn gnu_sort_agrees_on_random_inputs_and_options() {
     let mut random = Random(20_260_101 + seed);
     let (mut compared, mut refused) = (0, 0);
     let mut kinds = HashSet::new();
-    // On a machine that is busy with other things fewer rounds have to do.
+    // On a busy machine fewer rounds must be enough.
     let began = Instant::now();
     let rounds = asked.unwrap_or(4000);
     for round in 0..rounds {
@@ -281,7 +281,7 @@ fn gnu_sort_agrees_on_random_inputs_and_options() {
         args.extend(files);
         let (stdout, status, stderr) = run_gnu(&args, folder.path());
         if status == Some(2) {
-            // Options that cannot be together: refused here as well.
+            // Options that exclude each other are refused here as well.
             assert!(
                 GnuSortOptions::parse(args.clone()).is_err(),
                 "round {round}: {args:?}: {stderr}"
@@ -315,8 +315,8 @@ fn gnu_sort_agrees_on_random_inputs_and_options() {
     );
 }
 
-/// NaNs of the same bits tie here. For GNU sort up to 9.1 they may differ in the padding of a long double, which
-/// nobody sets, so only the order of different bits is compared.
+/// NaNs of the same bits tie here. In GNU sort up to 9.1 they may differ in the padding of a long double,
+/// which nobody sets, so only the order of different bits is compared.
 #[test]
 fn gnu_sort_agrees_on_the_order_of_different_nans() {
     if !cfg!(target_arch = "x86_64") || gnu_version().is_none_or(|version| version >= (9, 2)) {
@@ -401,7 +401,7 @@ fn input_ending_in_nul_bytes_is_sorted_and_named() {
     fs::write(&cut, b"c\0").unwrap();
     let ran = run_ours(&[&cut, "-", &whole, &cut, &cut], b"d\0\0", None);
     assert_eq!(ran.stderr, warning("1 NUL byte", ", and 3 more inputs do as well"));
-    // Where NULs end lines, none is odd.
+    // With NULs as terminators nothing is unusual.
     let ran = run_ours(&["-z", &cut], b"", None);
     assert_eq!((ran.stdout.as_slice(), ran.stderr.as_str()), (&b"c\0"[..], ""));
 }
@@ -467,7 +467,7 @@ fn gnu_sort_agrees_beyond_memory() {
     }
 }
 
-/// GNU rounds to a long double, so that which of these lines tie there depends on the machine.
+/// GNU sort rounds to a long double, so it depends on the machine which of these lines tie there.
 #[test]
 fn general_numbers_tie_only_where_their_values_are_the_same() {
     for (input, expected) in [
@@ -491,7 +491,8 @@ fn make_pipe(path: &str) {
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
-/// What comes out, or a panic where nothing does: a pipe that is waited for in vain is waited for forever.
+/// Returns the result of a command, or panics after a timeout: a command that waits for a pipe in vain waits
+/// forever.
 fn run_ours_with_timeout(args: &[String]) -> SortRun {
     let (send, receive) = std::sync::mpsc::channel();
     let args = args.to_vec();
@@ -552,7 +553,7 @@ fn named_pipe_is_opened_once() {
         run_case(args, expected);
         writers.into_iter().for_each(|writer| writer.join().unwrap());
     }
-    // One writer, that opens a pipe when it has filled the one before.
+    // One writer that opens a pipe when it has filled the one before.
     let pipes = [path("p"), path("q")];
     let (one, text) = (pipes.clone(), big.clone());
     let writer =
@@ -560,7 +561,7 @@ fn named_pipe_is_opened_once() {
     let twice: String = big.lines().flat_map(|line| [line, "\n", line, "\n"]).collect();
     run_case(&["p", "q"], &twice);
     writer.join().unwrap();
-    // One that opens all before it writes to any, which a merge has to be ready for.
+    // One that opens all before it writes to any, which a merge must support.
     let text = big.clone();
     let writer = std::thread::spawn(move || {
         let files = pipes.map(|pipe| fs::File::options().write(true).open(pipe).unwrap());
@@ -590,7 +591,7 @@ fn limit_is_the_head_of_the_output() {
     }
     for line in ["-r", "-n", "-k2,2n -s", "-k2n -u", "-k1,1n -u", "-m -k1,1n -s", "-m -u -n", "-R"]
     {
-        // The first one in memory too.
+        // The first one in memory, too.
         let memories: &[u64] = if line == "-r" { &[1 << 20, 16 << 20] } else { &[1 << 20] };
         for memory in memories {
             let mut args: Vec<&str> = line.split(' ').chain(["--batch-size=2"]).collect();
@@ -631,8 +632,8 @@ fn limit_is_the_head_of_the_output() {
     assert!(explained.contains("dropped by the limit"), "{explained}");
 }
 
-/// Whatever the tasks are, writes are of partitions, which all tasks share. 2,500 tasks of 16 MB have the size of 10,000
-/// of 64 MB; of records of one line each the headers would tell.
+/// All tasks share the partitions, so writes do not depend on tasks. 2,500 tasks of 16 MB have the size of
+/// 10,000 of 64 MB; with records of one line each the headers would matter.
 #[test]
 fn the_number_of_map_tasks_changes_neither_order_nor_operations() {
     let folder = tempfile::tempdir().unwrap();
@@ -694,7 +695,7 @@ fn an_output_appears_whole_or_not_at_all() {
     run_ours(&["-r", "-o", &path("link"), &path("in"), "--overwrite"], b"", None).result.unwrap();
     assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink());
     assert_eq!(fs::read_to_string(path("out")).unwrap(), "b\na\n");
-    // A failure leaves what was there, and nothing beside it.
+    // A failure leaves the old contents, and nothing beside them.
     let error = run_ours(&["-o", &path("new"), &path("in"), "/"], b"", None).result.unwrap_err();
     assert!(error.to_string().contains("`/`"), "{error}");
     fs::write(path("long"), "x".repeat(3 << 20)).unwrap();
@@ -808,7 +809,7 @@ fn more_inputs_than_a_merge_takes_are_merged_in_steps() {
 fn as_many_inputs_are_open_at_once_as_the_process_may_have() {
     const FILES: usize = 300;
     const FOLDER: &str = "TIDEMILL_TEST_FEW_FILES";
-    // Whoever may open few files is a process of its own: this test once more.
+    // The process with few open files is a child: this test once more.
     let Some(folder) = std::env::var_os(FOLDER) else {
         let folder = tempfile::tempdir().unwrap();
         for number in 0..FILES {
