@@ -1,13 +1,13 @@
-//! What Arrow says of values and types, in SQL's words.
+//! Translates Arrow's error messages about values and types into SQL terms.
 //!
-//! Its errors are texts. They are read here and nowhere else, with a test for each that is known, so that
-//! another version of it cannot change what is told in silence.
+//! Arrow's errors are plain texts. Only this module parses them. A test covers each known message, so that a
+//! new Arrow version cannot change silently what the user reads.
 
 use arrow::error::ArrowError;
 
 use crate::error::Error;
 
-/// One of ours that another library's error holds, or that error.
+/// Finds one of our errors within the sources of another library's error; else wraps that error's text.
 fn find_inner_error(error: &(dyn std::error::Error + 'static)) -> Error {
     let inner = std::iter::successors(Some(error), |error| error.source());
     let ours = inner.filter_map(|error| error.downcast_ref::<Error>()).next();
@@ -46,7 +46,7 @@ impl From<ArrowError> for Error {
     }
 }
 
-/// Parts of messages, and what is said in the place of these.
+/// Parts of Arrow messages, each with the message and the hint that replace it.
 const MESSAGE_TRANSLATIONS: [(&str, &str, &str); 2] = [
     (
         "Date arithmetic overflow: ",
@@ -60,7 +60,7 @@ const MESSAGE_TRANSLATIONS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// What others say, where it is known what is to be said about it.
+/// Translates a message of Arrow into one of our errors. Returns `None` for an unknown message.
 pub fn translate_arrow_message(message: &str) -> Option<Error> {
     if let Some((_, rest)) = message.split_once("Unsupported CAST from Struct(")
         && let Some((_, to)) = rest.rsplit_once(") to ")
@@ -78,8 +78,8 @@ pub fn translate_arrow_message(message: &str) -> Option<Error> {
         return Some(Error::usage_with_hint(*ours, *hint));
     }
     if let Some(operation) = message.strip_prefix("Overflow happened on: ") {
-        // A factor of a thousand is a change of unit, and what has so many digits counts nanoseconds:
-        // numbers have a check of their own.
+        // A factor of a thousand is a change of unit, and a number of that many digits counts nanoseconds:
+        // arithmetic on plain numbers has its own check.
         let is_long = |number: &str| number.trim_start_matches('-').len() > 15;
         let is_of_units = [" * 1000000000", " * 1000000", " * 1000"];
         let is_of_units = is_of_units.iter().any(|factor| operation.ends_with(factor));
@@ -118,7 +118,7 @@ pub fn translate_arrow_message(message: &str) -> Option<Error> {
     None
 }
 
-/// What Arrow says of a value that cannot be cast, in SQL's words; anything else as it is.
+/// Translates Arrow's message about a value that cannot be cast. An unknown message stays as it is.
 pub fn translate_cast_error(message: &str) -> Error {
     if let Some(error) = translate_arrow_message(message) {
         return error;
@@ -158,8 +158,8 @@ pub fn translate_cast_error(message: &str) -> Error {
     }
 }
 
-/// SQL's name of a type that Arrow calls `name`, without digits and units: those that a message has
-/// are not always of the type that was asked for.
+/// Returns SQL's name of the type that Arrow calls `name`, without digits and units: those in a message
+/// do not always belong to the requested type.
 pub fn sql_name_of_arrow_type(name: &str) -> String {
     let words = replace_arrow_type_names(name);
     match words.split_once('(') {
@@ -168,7 +168,7 @@ pub fn sql_name_of_arrow_type(name: &str) -> String {
     }
 }
 
-/// Where the parenthesis ends that a text begins with.
+/// Returns the position of the parenthesis that closes the one at the start of the text.
 fn find_closing_parenthesis(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     text.char_indices().find_map(|(at, c)| {
@@ -181,7 +181,7 @@ fn find_closing_parenthesis(text: &str) -> Option<usize> {
     })
 }
 
-/// A message with SQL's names of types instead of Arrow's.
+/// Replaces Arrow's type names in a message by SQL's.
 pub fn replace_arrow_type_names(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     let mut rest = message;
@@ -215,7 +215,7 @@ pub fn replace_arrow_type_names(message: &str) -> String {
                 rest = &rest[end + 1..];
                 "[]"
             }
-            // What follows in parentheses is a unit.
+            // The parentheses hold a unit.
             unit @ ("Timestamp" | "Time32" | "Time64" | "Interval" | "Duration")
                 if rest.starts_with('(') && rest.contains(')') =>
             {

@@ -1,11 +1,12 @@
-//! Columns that keep no more memory alive than they show.
+//! Copies columns so that they keep no more memory alive than their visible values need.
 //!
-//! A slice of a batch keeps the whole batch's buffers, and strings as views keep every buffer that
-//! one of them points into, through `slice`, `take` and `filter`. What is held for long (a batch
-//! that waits for its file, a sort's input), counted against a budget, or written as it lies in
-//! memory (Arrow's IPC writes all buffers of views) is copied first, if that saves enough.
+//! A slice of a batch keeps the whole batch's buffers alive, and string views keep every buffer that
+//! one of them points into, through `slice`, `take` and `filter`. Some batches are therefore copied first,
+//! if that saves enough: those held for long (a batch that waits for its file, a sort's input), those
+//! counted against a budget, and those written as they lie in memory (Arrow's IPC writes all buffers of
+//! views).
 //!
-//! Dictionaries stay as they are: what is written of them in one file must stay one dictionary.
+//! Dictionaries stay as they are: all batches of one file must keep one dictionary.
 
 use std::sync::Arc;
 
@@ -18,10 +19,10 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{ByteViewType, DataType};
 use arrow::error::ArrowError;
 
-/// What arrays take beside their buffers, about, for each column that is looked at.
+/// Approximate size of an array beside its buffers, in bytes; counted twice for each column.
 const ARRAY_OVERHEAD_BYTES: usize = 512;
 
-/// The bytes of a column's own values.
+/// Returns the bytes of a column's own values.
 pub fn visible_values_bytes(array: &ArrayRef) -> usize {
     let rows = array.len();
     match array.data_type() {
@@ -44,8 +45,8 @@ pub fn visible_values_bytes(array: &ArrayRef) -> usize {
     }
 }
 
-/// Returns the approximate size of each row over all `columns`, in bytes: its values, offsets and views. A row has the
-/// same size in every slice of an array.
+/// Returns the approximate size of each row over all `columns`, in bytes: its values, offsets and views. A
+/// row has the same size in every slice of an array.
 pub fn row_sizes(columns: &[ArrayRef]) -> Vec<usize> {
     let mut bytes = vec![0; columns.first().map_or(0, |column| column.len())];
     columns.iter().for_each(|column| add_row_sizes(column, &mut bytes));
@@ -119,7 +120,7 @@ fn list_row_size<O: OffsetSizeTrait>(
     }
 }
 
-/// The bytes of views, and of what they show.
+/// Returns the bytes of views and of the values that they point to.
 pub fn view_array_bytes<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
     let used = match views.data_buffers() {
         [] => 0,
@@ -134,26 +135,26 @@ fn list_array_bytes<O: OffsetSizeTrait>(array: &ArrayRef) -> usize {
     size_of::<O>() * (array.len() + 1) + visible_values_bytes(&list.values().slice(first, length))
 }
 
-/// Which items the offsets name: the first one, and how many.
+/// Returns the first item that the offsets cover, and the number of items.
 fn item_range<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (usize, usize) {
     let first = offsets[0].as_usize();
     (first, offsets[offsets.len() - 1].as_usize() - first)
 }
 
-/// The batch without memory that it keeps alive and does not show, as long as that is at most a
-/// half more than it shows, and some 1 KiB a column.
+/// Returns the batch without the memory that it keeps alive and does not show. A column is copied only if it
+/// keeps more than half as much again as it shows, plus some 1 KiB.
 ///
 /// # Errors
-/// Where Arrow cannot copy a column.
+/// Returns an error if Arrow cannot copy a column.
 pub fn compact_batch(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     compact_batch_with_slack(batch, 0)
 }
 
-/// The same, with `slack_bytes` more that a column may keep: a copy for less would cost more than
-/// it saves.
+/// Compacts a batch like [`compact_batch`], but lets each column keep `slack_bytes` more: copying to save
+/// less would cost more than it saves.
 ///
 /// # Errors
-/// As [`compacted`].
+/// Returns the errors of [`compact_batch`].
 pub fn compact_batch_with_slack(
     batch: &RecordBatch,
     slack_bytes: usize,
@@ -174,11 +175,11 @@ pub fn compact_batch_with_slack(
     RecordBatch::try_new_with_options(batch.schema(), columns, &options)
 }
 
-/// The batch as [`compacted`], and with views that lead to what they show in its order: two batches of the same values have
-/// the same buffers then, wherever these come from.
+/// Compacts the batch like [`compact_batch`], and orders the buffers of its views by row. Two batches of
+/// equal values then have equal buffers, regardless of their origin.
 ///
 /// # Errors
-/// As [`compacted`].
+/// Returns the errors of [`compact_batch`].
 pub fn canonicalize_buffers(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let batch = compact_batch(batch)?;
     let column = |column: &ArrayRef| -> Result<ArrayRef, ArrowError> {
@@ -196,8 +197,8 @@ pub fn canonicalize_buffers(batch: &RecordBatch) -> Result<RecordBatch, ArrowErr
     RecordBatch::try_new_with_options(batch.schema(), columns, &options)
 }
 
-/// The same without bits behind the last row's, of booleans and of what is not null, which may be those of other rows; none
-/// where there are none.
+/// Clears the bits after the last row in boolean values and validity bitmaps, which may belong to other rows.
+/// Returns `None` if there are no such bits.
 fn clear_trailing_bits(data: &ArrayData) -> Result<Option<ArrayData>, ArrowError> {
     let clean = |bits: &BooleanBuffer| {
         let last = bits.len() % 8;
@@ -243,7 +244,7 @@ fn contains_views(data_type: &DataType) -> bool {
     }
 }
 
-/// A column with buffers of its own.
+/// Copies a column into buffers of its own.
 fn copy_column(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Utf8View => Arc::new(take_all_rows(array)?.as_string_view().gc()),
@@ -323,7 +324,8 @@ mod tests {
             let slice = row_sizes(&[array.slice(700, 1000)]);
             assert_eq!(all[700..1700], slice, "{}", array.data_type());
             if array.data_type() == &DataType::Boolean {
-                // `row_bytes` counts a byte for each row, although a column packs eight booleans into one byte.
+                // `row_sizes` counts a byte for each row, although a column packs eight booleans into one
+                // byte.
                 assert_eq!(all, vec![1; ROWS]);
                 continue;
             }
@@ -403,7 +405,7 @@ mod tests {
             let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
             let one = arrow::compute::concat(&pieces).unwrap();
             let two = arrow::compute::take(&whole, &UInt32Array::from(rows), None).unwrap();
-            // Of others' rows in one bitmap.
+            // Leaves bits of other rows in the last byte of the bitmaps.
             let (one, two) = (one.slice(0, 2_995), two.slice(0, 2_995));
             let [one, two] = [one, two].map(|column| {
                 let batch = RecordBatch::try_from_iter([("x", column)]).unwrap();

@@ -1,6 +1,6 @@
-//! The calendar: which date a number of days is.
+//! Conversion of day numbers to calendar dates.
 
-/// Year, month and day of a number of days since 1970-01-01 in the proleptic Gregorian
+/// Returns year, month and day for a number of days since 1970-01-01 in the proleptic Gregorian
 /// calendar; Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
 pub fn civil_from_days(days: i64) -> (i64, u64, u64) {
     // In i128 no day count overflows; the compiler keeps it cheap.

@@ -1,44 +1,44 @@
-//! Stopping a run: one flag that every loop over input looks at.
+//! Cancellation of a run: one flag that every loop over input checks.
 //!
-//! A worker looks once per block (about 1 MiB, a millisecond or two), so that Ctrl-C ends a
+//! A worker checks it once per block (about 1 MiB, a millisecond or two), so that Ctrl-C ends a
 //! run well within a second without a check per row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// A run was asked to stop.
+/// The error of a run that was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// Called every few milliseconds while something is waited for. That the run is to stop is all that it can
-/// say, and ends the wait.
+/// A callback that a waiting function calls every few milliseconds. Its only error, [`Interrupted`], ends
+/// the wait.
 pub type WaitCallback<'a> = &'a mut dyn FnMut() -> Result<(), Interrupted>;
 
-/// A flag shared by all parts of a run; cloning shares it.
+/// A cancellation flag shared by all parts of a run; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct CancelFlag {
     raised: Arc<AtomicBool>,
     parent: Option<Arc<CancelFlag>>,
-    /// From when on it is raised by itself.
+    /// The time from which the flag counts as raised.
     deadline: Option<Instant>,
 }
 
 impl CancelFlag {
-    /// A flag that is not raised.
+    /// Creates a flag that is not raised.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A flag for a part of the run: raised with this one, or by itself.
+    /// Creates a flag for a part of the run: raised with this one, or by itself.
     #[must_use]
     pub fn child_flag(&self) -> Self {
         CancelFlag { raised: Arc::default(), parent: Some(Arc::new(self.clone())), deadline: None }
     }
 
-    /// A flag for a part of the run that may take until then: raised with this one, by itself, or when it is time.
-    /// Nobody is woken for that; whoever waits looks at it now and then.
+    /// Creates a flag for a part of the run with a deadline: raised with this one, by itself, or at `until`.
+    /// The deadline wakes nobody: a waiting thread has to check the flag now and then.
     #[must_use]
     pub fn child_flag_with_deadline(&self, until: Instant) -> Self {
         CancelFlag { deadline: Some(until), ..self.child_flag() }
@@ -49,19 +49,20 @@ impl CancelFlag {
         self.raised.store(true, Ordering::Relaxed);
     }
 
-    /// The flag itself, for those who know nothing of this crate. That of a part does not know of what is above.
+    /// Returns the bare atomic flag, for code without access to this crate. A child's atomic flag does not
+    /// reflect its parent.
     pub fn atomic_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.raised)
     }
 
-    /// Whether the run has been asked to stop.
+    /// Returns true if the run has been asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.raised.load(Ordering::Relaxed)
             || self.parent.as_ref().is_some_and(|above| above.is_cancelled())
             || self.deadline.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Fails once the run has been asked to stop.
+    /// Returns an error once the run has been asked to stop.
     ///
     /// # Errors
     /// [`Interrupted`].

@@ -1,4 +1,4 @@
-//! Column types in SQL's words, as `tidemill schema` shows them and `--schema` takes them.
+//! Column types in SQL terms, as `tidemill schema` shows them and `--schema` takes them.
 
 use arrow::datatypes::{DataType, TimeUnit};
 
@@ -7,15 +7,15 @@ use arrow::util::display::FormatOptions;
 
 pub use tidemill_text::{quote_sql_name, sql_type_name};
 
-/// The metadata key of a schema's field whose name was written without quotes. SQL ignores the case of such a name.
+/// Metadata key of a schema field whose name was written without quotes. SQL ignores the case of such a name.
 pub const UNQUOTED_NAME_METADATA_KEY: &str = "tidemill:unquoted_name";
 
-/// A cast that fails where a value does not fit, instead of making it null.
+/// Options of a cast that fails on a value that does not fit, instead of returning NULL.
 pub const STRICT_CAST_OPTIONS: CastOptions<'static> =
     CastOptions { safe: false, format_options: FormatOptions::new() };
 
-/// Whether there can be values of a type: a file may say of a map that its entries are of three
-/// fields, which Arrow's arrays have no place for.
+/// Returns true if arrays of the type can exist. A file's schema may declare, for example, a map with
+/// entries of three fields, which no Arrow array can hold.
 pub fn is_valid_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Map(entries, _) => {
@@ -44,7 +44,7 @@ pub fn is_valid_type(data_type: &DataType) -> bool {
     }
 }
 
-/// The type of texts that come as codes of a dictionary.
+/// Returns the dictionary type of text columns that are read as dictionary codes.
 pub fn dictionary_text_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }

@@ -1,5 +1,5 @@
-//! What a result rests on: how much of the input was read, what was rejected or left out,
-//! and how good each estimate is.
+//! The coverage of a result: how much of the input was read, rejected or left out, and how accurate each
+//! estimate is.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,167 +7,167 @@ use crate::error::{BadRecord, escape_control_chars};
 use crate::type_mismatches::TypeMismatches;
 use crate::unknown_keys::UnknownKeys;
 
-/// The version of the JSON form.
+/// Version of the coverage's JSON form.
 pub const COVERAGE_VERSION: u32 = 1;
 
-/// Why reading ended early where no more rows were wanted.
+/// Value of [`Coverage::stopped`] for a run that needed no more rows.
 pub const LIMIT_REACHED: &str = "stopped once the limit was reached";
 
-/// What is said in the schema of a result's column of bounds: `low` or `high`, of the column before both.
+/// Schema metadata key of a result column that holds a bound: `low` or `high`, of the column before both.
 pub const BOUND_METADATA_KEY: &str = "tidemill.bound";
 
-/// The account that every result carries.
+/// The coverage that every result carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
     /// The version of this record: 1.
     pub version: u32,
-    /// Whether the result rests on the whole input, rejected records apart.
+    /// True if the result rests on the whole input, apart from rejected records.
     pub complete: bool,
-    /// Whether the result came from states that can be merged with others.
+    /// True if the result came from states that can be merged with others.
     pub mergeable: bool,
-    /// Files of all sources.
+    /// Number of files of all sources.
     pub files: u64,
-    /// Splits of all sources.
+    /// Number of splits of all sources.
     pub splits: ReadAmount,
     /// Stored bytes of all sources.
     pub bytes: ReadAmount,
     /// Records.
     pub rows: RecordCounts,
-    /// Why reading ended before the end of the input, where it did: [`LIMIT_REACHED`].
+    /// The reason why reading ended before the end of the input, such as [`LIMIT_REACHED`].
     pub stopped: Option<String>,
-    /// Where copies of rejected records are, if there are any.
+    /// The place of the copies of rejected records, if there are any.
     pub rejected_copy: Option<String>,
-    /// How good the estimates are, one entry per estimated column.
+    /// The accuracy of the estimates, one entry per estimated column.
     pub estimates: Vec<EstimateAccuracy>,
-    /// What is said of a result that may rest on a part of the input; none where it may not.
+    /// The sample of a result that may rest on a part of the input; `None` for other results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<SamplingCoverage>,
-    /// Files that are damaged or were cut off and of which only the whole parts were read, because
-    /// that was asked for.
+    /// Damaged or truncated files of which salvage has read the intact parts, because the user requested it.
     #[serde(default)]
     pub salvaged: Vec<SalvagedFile>,
-    /// Keys of JSON and logfmt that were left out, as no column has them.
+    /// Keys of JSON and logfmt records without a column, which were left out.
     #[serde(default, skip_serializing_if = "UnknownKeys::is_empty")]
     pub unknown_keys: UnknownKeys,
-    /// Values that became null because they are not of their column's type, where that was asked for.
+    /// Values that became NULL because they do not match their column's type, if the user requested that.
     #[serde(default, skip_serializing_if = "TypeMismatches::is_empty")]
     pub mismatches: TypeMismatches,
-    /// The first few malformed records, by file and offset, where the result is incomplete for them. The
-    /// JSON form is without them.
+    /// The first few malformed records, by file and offset, if the result is incomplete without them. The
+    /// JSON form leaves them out.
     #[serde(skip)]
     pub first_rejected: Vec<BadRecord>,
 }
 
-/// Which part of the input a result rests on, and how the part was chosen.
+/// The part of the input on which a sampled result rests, and how it was chosen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplingCoverage {
-    /// What the order of the splits was drawn from.
+    /// The seed of the sampling order.
     pub seed: u64,
-    /// The share of all answers whose intervals hold the truth.
+    /// The share of all answers whose confidence intervals contain the true value.
     pub confidence: f64,
-    /// Whether counts and sums are scaled up to the whole input. They are those of what was seen where the input was
-    /// read in order, as nothing can be drawn from it, and where that was asked for.
+    /// True if counts and sums are scaled up to the whole input. They remain those of the rows seen if the
+    /// input was read in order, as nothing can be drawn from it, or if the user requested that.
     pub scaled: bool,
-    /// The share of the bytes that was read, from 0 to 1.
+    /// The share of the bytes read, from 0 to 1.
     pub share: f64,
-    /// Splits that were being read when it was over.
+    /// Splits that were being read when the run stopped.
     pub in_flight: OmittedSplits,
-    /// Splits that could not be read, and those that gave nothing for long. They are not left out by chance, and
-    /// intervals know nothing of them: they are of so many bytes of all.
+    /// Splits that could not be read, and those that returned nothing for long. They are not left out at
+    /// random, so confidence intervals do not cover them; their bytes are their share of the input.
     pub given_up: OmittedSplits,
-    /// The first few files of these, and why.
+    /// The first few files of the given-up splits, with the reasons.
     pub given_up_files: Vec<AbandonedFile>,
-    /// Any one given group that the result does not have is in less than this share of the splits, with that confidence;
-    /// none where the input was read in order, or where all of it was, and where nothing is grouped.
+    /// Upper bound, with the stated confidence, on the share of splits that contain a group absent from the
+    /// result. `None` if the input was read in order or completely, or if the query does not group.
     pub unseen_share: Option<f64>,
-    /// How many splits of CSV began, among those that could be checked, where no record does: their first records
-    /// are wrong, and so may be what they count for.
+    /// Number of CSV splits, among those that could be checked, that began inside a record. Their first
+    /// records are wrong, and so may be the values derived from them.
     pub wrong_starts: u64,
-    /// Which clauses go by estimates, so that other groups might pass them: `HAVING`, `QUALIFY`, `ORDER BY`, `LIMIT`.
+    /// The clauses that depend on estimates, so that other groups might pass them: `HAVING`, `QUALIFY`,
+    /// `ORDER BY`, `LIMIT`.
     #[serde(default)]
     pub by_estimates: Vec<String>,
-    /// By how many seconds the answer missed its deadline; none within 0.2 s.
+    /// Seconds by which the answer missed its deadline; `None` within 0.2 s.
     #[serde(default)]
     pub late_seconds: Option<f64>,
 }
 
-/// Splits of which nothing is in a result.
+/// Splits that contribute nothing to a result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OmittedSplits {
-    /// How many.
+    /// Number of splits.
     pub splits: u64,
-    /// Their bytes as stored, as far as these are known.
+    /// Their stored bytes, as far as known.
     pub bytes: u64,
 }
 
-/// A file of which splits were given up.
+/// A file with splits that the run gave up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AbandonedFile {
     /// The file.
     pub path: String,
-    /// How many of its splits.
+    /// Number of its splits that were given up.
     pub splits: u64,
-    /// Why, in words.
+    /// The reason as text.
     pub reason: String,
 }
 
-/// So many files that were given up are named.
+/// Maximum number of files that [`SamplingCoverage::given_up_files`] names.
 pub const ABANDONED_FILES_MAX: usize = 8;
 
-/// What was read of a file that is not whole.
+/// The salvaged part of a damaged or truncated file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SalvagedFile {
     /// The file.
     pub path: String,
-    /// Its whole blocks.
+    /// Number of its intact blocks.
     pub blocks: u64,
-    /// Bytes that belong to none of them.
+    /// Number of bytes outside of intact blocks.
     pub bytes_left_out: u64,
-    /// How many places are damaged.
+    /// Number of damaged places.
     pub places: u64,
-    /// Where the first of them is, in bytes.
+    /// Byte offset of the first damaged place.
     pub offset: u64,
-    /// What is wrong there.
+    /// The damage at that place.
     pub reason: String,
 }
 
-/// How much of a known total was read.
+/// The read part of a known total.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadAmount {
-    /// Read.
+    /// Amount read.
     pub done: u64,
-    /// Planned.
+    /// Amount planned.
     pub total: u64,
-    /// Left out on purpose.
+    /// Amount left out on purpose.
     pub left_out: u64,
 }
 
-/// Records read and refused; their total is known only by reading.
+/// Numbers of records read and rejected; their total is known only after reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordCounts {
-    /// Records that reached the map.
+    /// Number of records that reached the map.
     pub done: u64,
-    /// Malformed records.
+    /// Number of malformed records.
     pub rejected: u64,
 }
 
-/// How far an estimated column may be off.
+/// The accuracy of an estimated column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EstimateAccuracy {
     /// The result's column.
     pub column: String,
     /// The method: `HyperLogLog (log2m 14, regwidth 6)`.
     pub method: String,
-    /// Whether every group's answer is exact, as small groups' are.
+    /// True if every group's answer is exact, as those of small groups are.
     pub exact: bool,
-    /// The widest interval over all groups, in words: `±1.6 % (95 %)`.
+    /// The widest confidence interval over all groups as text: `±1.6 % (95 %)`.
     pub interval: String,
-    /// The number behind the words; its meaning is the method's.
+    /// The number behind that text; its meaning depends on the method.
     pub error: f64,
 }
 
 impl Default for Coverage {
-    /// Of nothing, and so complete.
+    /// Returns the coverage of an empty input, which is complete.
     fn default() -> Self {
         Coverage {
             version: COVERAGE_VERSION,
@@ -189,21 +189,21 @@ impl Default for Coverage {
     }
 }
 
-/// How an interval begins where an answer is null because it would have been too large.
+/// Prefix of an interval text if some answers are NULL because they would have been too large.
 pub const TOO_LARGE_ESTIMATE_PREFIX: &str = "given up";
 
 impl EstimateAccuracy {
-    /// Whether some answers are null because they would have been too large.
+    /// Returns true if some answers are NULL because they would have been too large.
     pub fn has_too_large_answers(&self) -> bool {
         !self.exact && self.interval.starts_with(TOO_LARGE_ESTIMATE_PREFIX)
     }
 }
 
-/// So many estimates are in the one line; all are in what is written as JSON.
+/// Maximum number of estimates in the one-line summary; the JSON form has all of them.
 const SUMMARY_ESTIMATES_MAX: usize = 4;
 
 impl Coverage {
-    /// One line for people: what was read, what was not.
+    /// Returns a one-line summary for people of the input read and left out.
     pub fn summary_line(&self) -> String {
         let whole = if self.complete { "complete" } else { "INCOMPLETE" };
         let (rows, of_rows) =
@@ -211,10 +211,10 @@ impl Coverage {
         let (files, of_files) =
             (format_grouped_digits(self.files), if self.files == 1 { "" } else { "s" });
         let mut line = match self.stopped.as_deref() {
-            // How much of a split was read when no more rows were wanted is known in rows alone.
+            // After a limit is reached, only rows tell how much of a split was read.
             Some(LIMIT_REACHED) => format!(
                 "{whole}: limit reached; {rows} row{of_rows} looked at, of {files} file{of_files}{}",
-                // Nobody knows how much comes through a pipe.
+                // The size of a pipe's content is unknown.
                 format_known_bytes(" with ", self.bytes.total, self.files, ""),
             ),
             _ => format!(
@@ -280,12 +280,13 @@ impl Coverage {
         {
             line.push_str(&format!(", {} more are estimates", format_grouped_digits(more as u64)));
         }
-        // Names of columns and files are anybody's, and the line is one.
+        // Names of columns and files may contain anything; the summary must stay one line.
         escape_control_chars(&line, &[])
     }
 }
 
-/// A size between these; nothing where it is none and cannot be, as there is something of this number.
+/// Formats a size between `before` and `behind`. Returns an empty text if the size is 0 although `of` things
+/// exist: then it is unknown.
 fn format_known_bytes(before: &str, bytes: u64, of: u64, behind: &str) -> String {
     match (bytes, of) {
         (0, 1..) => String::new(),
@@ -332,9 +333,9 @@ impl SamplingCoverage {
     }
 }
 
-/// How sure an interval is, in percent, with the digits that it has: `95 %`, `99.9999 %`.
+/// Formats a confidence level in percent, with all its digits: `95 %`, `99.9999 %`.
 pub fn format_confidence(share: f64) -> String {
-    // More digits where with fewer it would look as if nothing could be wrong.
+    // Fewer digits could round it to 100 %, as if no error were possible.
     let mut rounded = (6..=13).map(|digits| {
         let scale = 10_f64.powi(digits);
         (share * 100.0 * scale).round() / scale
@@ -343,7 +344,7 @@ pub fn format_confidence(share: f64) -> String {
     format!("{} %", rounded.find(is_told).unwrap_or(share * 100.0))
 }
 
-/// A share in percent, of two digits: `1.5 %`.
+/// Formats a share as percent with two digits: `1.5 %`.
 pub fn format_percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
@@ -353,7 +354,7 @@ pub fn format_percent(share: f64) -> String {
     }
 }
 
-/// A count with thousands separators: `10,103,280`.
+/// Formats a count with thousands separators: `10,103,280`.
 pub fn format_grouped_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -366,7 +367,7 @@ pub fn format_grouped_digits(number: u64) -> String {
     text
 }
 
-/// A size as people read it, in decimal units: `932 MB`.
+/// Formats a size for people in decimal units: `932 MB`.
 pub fn format_decimal_bytes(bytes: u64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let mut size = bytes as f64;

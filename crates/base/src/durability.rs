@@ -28,7 +28,8 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the path of a file or folder durable: its name, and those of all folders above it up to the mount point.
+/// Makes the path of a file or folder durable: its name, and the names of all folders above it up to the
+/// mount point.
 ///
 /// # Errors
 /// Returns an error if one of the folders cannot be synced.

@@ -1,9 +1,9 @@
-//! What can go wrong, told apart by who can mend it.
+//! The error type of the engine, with variants grouped by who can fix the problem.
 //!
-//! Every variant carries what its message needs as fields, so that the command line and
-//! Python can choose an exit status or an exception class without reading text. Messages
-//! are lower case, name the object in backticks and end with a `hint:` line where there is
-//! something to do.
+//! Every variant carries the parts of its message as fields, so that the command line and
+//! Python can choose an exit status or an exception class without parsing text. Messages
+//! are lower case, name the object in backticks and end with a `hint:` line if the user can
+//! do something about the problem.
 
 pub use crate::redaction::escape_control_chars;
 use std::any::Any;
@@ -17,22 +17,22 @@ use crate::coverage::format_grouped_digits;
 use crate::memory_budget::format_binary_bytes;
 use crate::suggestions;
 
-/// The engine's result.
+/// The engine's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong in code of the program around: its error, as it gave it.
+/// An error of the host program's code, passed through unchanged.
 pub type BoxedHostError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Whose mistake an [`Error`] is, which decides the exit status.
+/// The class of an [`Error`] by its cause, which decides the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// Wrong usage, SQL or job file: exit status 2.
+    /// A mistake in usage, SQL or job file: exit status 2.
     Usage,
-    /// The data or the machine: exit status 1.
+    /// A problem of the data or the machine: exit status 1.
     Failed,
-    /// Stopped by the user: exit status 130.
+    /// A stop by the user: exit status 130.
     Interrupted,
-    /// A broken invariant of ours: exit status 1, and worth a report.
+    /// A broken invariant of the engine: exit status 1, and worth a report.
     Internal,
 }
 
@@ -40,23 +40,23 @@ pub enum ErrorClass {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request cannot be carried out as it is worded.
+    /// A request that cannot be carried out as worded.
     #[error("{message}{}", HintLine(hint))]
     Usage {
-        /// What is wrong, naming the object in backticks.
+        /// The mistake, with the object in backticks.
         message: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
-    /// No file where one was named.
+    /// A named file that does not exist.
     #[error("no such file or folder: `{}`{}", EscapedName(path), HintLine(hint))]
     NotFound {
         /// The path or pattern as the user wrote it.
         path: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
-    /// The operating system refused.
+    /// A refusal by the operating system.
     #[error("cannot {action} `{}`: {source}{}", EscapedName(path), SpillHint(action))]
     Io {
         /// The attempted action, as an infinitive: `read`, `create`.
@@ -66,14 +66,14 @@ pub enum Error {
         /// The operating system's answer.
         source: std::io::Error,
     },
-    /// No folder has room for what does not fit memory.
+    /// No spill folder has room for the data that does not fit in memory.
     #[error(
         "no room to spill: {source}; {}\nhint: {}",
         FreeSpaceList(folders),
         disk_full_hint(source)
     )]
     SpillDiskFull {
-        /// Each folder, and the bytes that are free there, where the system says.
+        /// Each folder with its free bytes, if the system reports them.
         folders: Vec<(String, Option<u64>)>,
         /// The operating system's answer in the last of them.
         source: std::io::Error,
@@ -88,30 +88,30 @@ pub enum Error {
     Remote {
         /// The attempted action, as an infinitive: `read`, `list`, `write`.
         action: &'static str,
-        /// The object, without what may be secret in its URL.
+        /// The object's URL, without secrets.
         url: String,
-        /// Where in the object, in bytes, if it was in the middle of it.
+        /// The byte offset within the object, if the failure happened inside of it.
         offset: Option<u64>,
         /// The answer's HTTP status, if there was an answer.
         status: Option<u16>,
-        /// What the server or the network said, and after how many attempts.
+        /// The message of the server or the network, and the number of attempts.
         reason: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
-    /// A program of the user's failed.
+    /// A failure of a program that the user provides.
     #[error("`{program}` {reason}{}{}", ProgramFileClause(file), StderrTail(said))]
     UserProgram {
-        /// Its name.
+        /// The program's name.
         program: String,
         /// The file that it worked on; empty if it was given none.
         file: String,
-        /// How it ended: `ended with status 3`.
+        /// The way it ended: `ended with status 3`.
         reason: String,
-        /// The last of what it wrote to standard error.
+        /// The last lines that it wrote to standard error.
         said: String,
     },
-    /// A reader or writer that the program around has registered failed.
+    /// A failure of a reader or writer that the host program has registered.
     #[error("cannot {action} `{}` as `{format}`: {source}", EscapedName(path))]
     RegisteredFormat {
         /// The format.
@@ -120,7 +120,7 @@ pub enum Error {
         action: &'static str,
         /// The file.
         path: String,
-        /// Its error, as it gave it.
+        /// Its error, passed through unchanged.
         source: BoxedHostError,
     },
     /// A rowfile that is damaged, or that this release does not read.
@@ -128,12 +128,12 @@ pub enum Error {
     Rowfile {
         /// The file.
         path: String,
-        /// What is wrong, and where, with the file's name.
+        /// The problem and its place, with the file's name.
         reason: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
-    /// Input bytes that are not what their format demands, beyond single records.
+    /// Input bytes that violate their format, beyond single records.
     #[error(
         "`{}` is damaged{}: {}{}",
         EscapedName(path),
@@ -144,14 +144,14 @@ pub enum Error {
     Corrupt {
         /// The file.
         path: String,
-        /// Where in the file, in bytes, if known.
+        /// The byte offset in the file, if known.
         offset: Option<u64>,
-        /// What was expected and what was found.
+        /// The expected and the found content.
         reason: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
-    /// Files of one source that do not make one table.
+    /// Files of one source that cannot form one table.
     #[error(
         "`{}` does not go with `{}`: {reason}{}",
         EscapedName(path),
@@ -163,22 +163,22 @@ pub enum Error {
         path: String,
         /// The file that it differs from.
         other: String,
-        /// In what it differs, naming the column.
+        /// The difference, with the name of the column.
         reason: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
     /// More malformed records than `--max-bad` allows.
     #[error("{}", TooManyBadRecords { count: *.count, allowed, first })]
     BadRecords {
-        /// How many were found before the run stopped.
+        /// Number of malformed records found before the run stopped.
         count: u64,
         /// The limit as the user would write it: `0`, `100`, `1%`.
         allowed: String,
         /// The first few.
         first: Vec<BadRecord>,
     },
-    /// A file was replaced, shortened or removed between planning and reading.
+    /// A file that was replaced, shortened or removed between planning and reading.
     #[error(
         "`{}` changed while it was read: {reason}\nhint: run again once nothing writes to it",
         EscapedName(path)
@@ -186,7 +186,7 @@ pub enum Error {
     FileChanged {
         /// The file.
         path: String,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
     /// An output exists and may not be replaced.
@@ -198,10 +198,10 @@ pub enum Error {
     OutputExists {
         /// The output, or the first of several.
         path: String,
-        /// How many others exist too.
+        /// Number of other outputs that exist too.
         more: usize,
     },
-    /// A commit stopped half way and could not be taken back at once.
+    /// A commit that stopped half way and could not be undone at once.
     #[error(
         "the output in `{}` is committed in part: {source}\nhint: the next run that writes there finishes the commit or takes it back",
         EscapedName(path)
@@ -209,7 +209,7 @@ pub enum Error {
     UnfinishedCommit {
         /// The destination.
         path: String,
-        /// What stopped it.
+        /// The error that stopped it.
         source: Box<Error>,
     },
     /// Another live run writes the same output.
@@ -218,63 +218,63 @@ pub enum Error {
         EscapedName(path)
     )]
     OutputBusy {
-        /// The destination both want.
+        /// The destination of both runs.
         path: String,
         /// The other run's identifier.
         run: String,
     },
-    /// Some of many files were not converted; the others were.
+    /// A partial failure of many conversions: some files failed, the others were converted.
     #[error("{}", UnconvertedSummary { failed: *.failed, untried: *.untried, files: *.files, first })]
     UnconvertedFiles {
-        /// How many were not.
+        /// Number of files that failed.
         failed: u64,
-        /// How many were not tried after too many failures.
+        /// Number of files that were not tried after too many failures.
         untried: u64,
-        /// How many there are.
+        /// Number of all files.
         files: u64,
-        /// Why the first few were not.
+        /// The reasons for the first few failures.
         first: Vec<String>,
     },
-    /// A result does not fit its type.
+    /// A result that does not fit its type.
     #[error("{message}{}", HintLine(hint))]
     Overflow {
-        /// What overflowed.
+        /// The value or operation that overflowed.
         message: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
-    /// A value's bytes are not what they should be: no sketch, no set.
+    /// A binary value that is not the sketch or set that it should be.
     #[error("{message}{}", HintLine(hint))]
     InvalidBytes {
-        /// Of which value, and what is wrong.
+        /// The value, and what is wrong with it.
         message: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
-    /// A value is none of the type that it is cast to.
+    /// A value that cannot be cast to the requested type.
     #[error("`{value}` does not fit {to}{}{}", CastSource(cast), HintLine(hint))]
     Cast {
         /// The value as text.
         value: String,
-        /// The type in SQL's words.
+        /// The type in SQL terms.
         to: String,
-        /// The cast as the SQL has it, where it is known which.
+        /// The cast as written in the SQL, if known.
         cast: Option<String>,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
-    /// The memory budget is too small even with spilling.
+    /// A memory budget that is too small even with spilling.
     #[error("{message}{}", HintLine(hint))]
     MemoryBudgetTooSmall {
-        /// What did not fit.
+        /// The data that did not fit.
         message: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
-    /// DataFusion reported a failure while it ran a plan.
+    /// A failure that DataFusion reported while it ran a plan.
     #[error("{0}")]
     Query(String),
-    /// The user pressed Ctrl-C, or a supervisor asked to stop.
+    /// A stop by Ctrl-C or by a supervisor.
     #[error("interrupted")]
     Interrupted,
     /// The reader of standard output has gone: a quiet end, not a failure.
@@ -287,23 +287,23 @@ pub enum Error {
     Internal(String),
 }
 
-/// One malformed record: where it is and what is wrong with it.
+/// A malformed record: its place and what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BadRecord {
     /// The file's path or URL.
     pub path: String,
-    /// Line number, the first line being 1; none in formats that have no lines.
+    /// Line number, counted from 1; `None` in formats without lines.
     pub line: Option<u64>,
-    /// The number of the row, the first being 1, in formats that have no lines.
+    /// Row number, counted from 1, in formats without lines.
     pub row: Option<u64>,
-    /// Byte offset of the record's first byte in the (uncompressed) file. Of a row: from where on
-    /// rows are numbered, which is not the file's beginning where nothing tells how many are before.
+    /// Byte offset of the record's first byte in the (uncompressed) file. For a row: the offset from which
+    /// rows are numbered, which is not the file's beginning if nothing tells how many rows come before.
     pub offset: u64,
-    /// The column, where one is at fault.
+    /// The column at fault, if there is one.
     pub column: Option<String>,
-    /// What was expected and what was found.
+    /// The expected and the found content.
     pub reason: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<String>,
 }
 
@@ -323,7 +323,7 @@ impl fmt::Display for BadRecord {
     }
 }
 
-/// A name, which may have a line end in it, or what a terminal obeys.
+/// Displays a name with line ends and terminal control characters escaped.
 struct EscapedName<'a>(&'a str);
 
 impl fmt::Display for EscapedName<'_> {
@@ -428,7 +428,7 @@ impl fmt::Display for AtOffset<'_> {
     }
 }
 
-/// What a decoder says, without its own structures and the layers that the message came through.
+/// Displays the message of a decoder without its own structures and the layers that it passed through.
 struct BriefReason<'a>(&'a str);
 
 impl fmt::Display for BriefReason<'_> {
@@ -511,21 +511,21 @@ impl From<Interrupted> for Error {
 }
 
 impl Error {
-    /// A mistake in the request, without a hint.
+    /// Creates an error for a mistake in the request, without a hint.
     pub fn usage(message: impl Into<String>) -> Self {
         Error::Usage { message: message.into(), hint: None }
     }
 
-    /// A mistake in the request, with what to do about it.
+    /// Creates an error for a mistake in the request, with a hint.
     pub fn usage_with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Usage { message: message.into(), hint: Some(hint.into()) }
     }
 
-    /// The operating system's refusal to do `action` to `path`.
+    /// Creates an error for the operating system's refusal to do `action` to `path`.
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: std::io::Error) -> Self {
-        // Where a file is wanted, a URL may have been given, and what is secret in it.
+        // The user may have given a URL with secrets instead of a file.
         let path = crate::redaction::redact_url(&path.as_ref().display().to_string());
-        // One of ours that came through `Read` or `Write`.
+        // One of our errors that came through `Read` or `Write`.
         let source = match source.downcast::<Error>() {
             Ok(ours) => return ours,
             Err(source) => source,
@@ -540,7 +540,7 @@ impl Error {
         }
     }
 
-    /// That none of these folders has room for what does not fit memory; what is free there is looked up.
+    /// Creates an error for spill folders without room, and looks up the free space of each.
     pub fn spill_disk_full<'a>(
         folders: impl IntoIterator<Item = &'a Path>,
         source: std::io::Error,
@@ -553,7 +553,7 @@ impl Error {
         Error::SpillDiskFull { folders: folders.collect(), source }
     }
 
-    /// The same with one more thing that can be done about it, where it is of a file that cannot be read and has a hint.
+    /// Adds one more remedy to the hint of an error about an unreadable file.
     #[must_use]
     pub fn with_added_hint(mut self, more: &str) -> Error {
         if let Error::NotFound { hint, .. }
@@ -569,7 +569,7 @@ impl Error {
         self
     }
 
-    /// Whose mistake it is.
+    /// Returns the class of the error by its cause.
     pub fn class(&self) -> ErrorClass {
         match self {
             Error::Usage { .. } => ErrorClass::Usage,
@@ -584,7 +584,7 @@ impl Error {
 }
 
 impl Error {
-    /// The same again, for whoever else hears of it.
+    /// Duplicates the error for another recipient.
     pub fn duplicate(&self) -> Self {
         match self {
             Error::Usage { message, hint } => {
@@ -681,20 +681,20 @@ impl Error {
     }
 }
 
-/// A message without the passwords and signatures of URLs that it names: an error may repeat whatever
-/// was asked. What shows one to a person or keeps it calls this.
+/// Removes the passwords and signatures in URLs from a message: an error may repeat anything from the
+/// request. Code that shows an error to a person or stores it calls this.
 pub fn redact_secrets(message: &str) -> String {
     crate::redaction::redact_message(message)
 }
 
-/// What `run` returns; a panic inside it as [`Error::Internal`], so that whoever waits for the
-/// thread learns of it.
+/// Runs `run` and returns its result. Turns a panic inside it into [`Error::Internal`], so that the thread
+/// that waits for the result learns of it.
 pub fn catch_panic<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
-    // What `run` changed is not looked at again after a panic: the run fails.
+    // Nobody uses the state that `run` changed after a panic: the run fails.
     crate::panics::catch_silently(run).unwrap_or_else(|panic| Err(error_from_panic(panic.as_ref())))
 }
 
-/// A panic's message as an error.
+/// Returns a panic's message as an error.
 pub fn error_from_panic(panic: &(dyn Any + Send)) -> Error {
     Error::Internal(crate::panics::panic_message(panic))
 }

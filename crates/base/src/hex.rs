@@ -1,10 +1,10 @@
-//! Bytes written as hexadecimal digits, two for each byte.
+//! Hexadecimal encoding and decoding of bytes, two digits per byte.
 
 use std::fmt::Write as _;
 
-/// Decodes `digits`, whose letters are of either case, without a prefix.
+/// Decodes `digits` of either case, without a prefix.
 ///
-/// Returns `None` for an odd number of digits and for any other letter.
+/// Returns `None` for an odd number of digits and for any other character.
 pub fn decode_hex(digits: impl AsRef<[u8]>) -> Option<Vec<u8>> {
     let value = |digit: u8| char::from(digit).to_digit(16);
     let (pairs, rest) = digits.as_ref().as_chunks::<2>();

@@ -1,14 +1,14 @@
-//! Threads for what calls itself deeply: planners, and expressions that are evaluated.
+//! Threads with a large stack for deep recursion: planners and expression evaluation.
 
 use crate::error::{Error, Result, catch_panic, error_from_panic};
 
-/// The stack of a thread that plans: of which only the pages that are used are ever real.
+/// Stack size of a thread that plans. Only the pages that the thread touches take real memory.
 pub const PLAN_STACK_BYTES: usize = 64 << 20;
 
-/// The stack of a thread that evaluates expressions.
+/// Stack size of a thread that evaluates expressions.
 pub const RUN_STACK_BYTES: usize = 16 << 20;
 
-/// What `run` returns, run on a thread with a stack of its own.
+/// Runs `run` on a thread with a stack of `bytes`, and returns its result.
 pub fn run_on_large_stack<T: Send>(
     bytes: usize,
     run: impl FnOnce() -> Result<T> + Send,

@@ -1,18 +1,21 @@
-//! What every run of Tidemill shares, whatever it reads, computes or writes.
+//! Types that every run of Tidemill shares, independent of its formats, computation and output.
 //!
-//! - `error`: what can go wrong, told apart by who can mend it; `arrow_words`: what Arrow says, in SQL's
-//!   words; `panics`: a panic of a worker is an error of the run.
-//! - `settings`: how is a run carried out? `cancel`: should it stop? `progress`: how far is it?
-//! - `cores`: which of the runs on this machine computes?
-//! - `coverage`: what does a result rest on?
-//! - `memory`: the memory budget, and the notation of sizes. `memory_account`: the byte counter of all live tables of
-//!   a run, which makes the fullest table spill. `memory_watch`: the peak of the process's memory during a run. `compact`: columns that keep no more memory alive than they show.
-//! - `durable`: folders and names that survive a power cut.
-//! - `home`: where does a run keep its own files, and what is it called?
-//! - `redact`: what of a text must not be shown or kept?
-//! - `stack`: how deep may a thread call?
-//! - `suggest`: what was meant by a name that there is not?
-//! - `types`: column types in SQL's words; `calendar`: which date is a number of days?
+//! - `error`: the error type, its variants grouped by who can fix the problem. `arrow_errors`: Arrow's error
+//!   messages in SQL terms. `panics`: panics of workers as errors of the run.
+//! - `settings`: the settings of a run. `cancellation`: the flag that stops a run. `progress`: counters of
+//!   the work done.
+//! - `cores`: core tokens that the runs of one machine share by priority.
+//! - `coverage`: the account of the input on which a result rests. `unknown_keys`, `type_mismatches`: its
+//!   counts of left-out keys and of values that became NULL; `placed_counts`: counts with a first occurrence.
+//! - `memory_budget`: the memory budget and the notation of sizes. `memory_account`: the byte counter of all
+//!   live tables of a run, which makes the fullest table spill. `memory_watch`: the peak of the process's
+//!   memory during a run. `batch_compaction`: copies of batches without the buffers that no row uses.
+//! - `durability`: folders and names that survive a power cut.
+//! - `state_folder`: the folder of Tidemill's own files, and run identifiers.
+//! - `redaction`: removal of credentials from text that is shown or kept.
+//! - `large_stack`: threads for deep recursion.
+//! - `suggestions`: the nearest valid name to a misspelt one.
+//! - `column_types`: column types in SQL terms. `calendar`: dates of day numbers. `hex`: hexadecimal digits.
 
 pub mod arrow_errors;
 pub mod batch_compaction;

@@ -1,22 +1,23 @@
 //! The memory account of a run: one byte counter for all of its live tables.
 //!
-//! A budget that is divided by the number of threads when a run begins is exceeded as soon as there are more tables than
-//! threads. A thread that stalls keeps its table while another thread takes its place, a job may fill several tables in
-//! one pass, and a continuous run keeps its tables between two answers. All of them charge one account instead:
+//! A budget divided by the number of threads at the start of a run is exceeded as soon as there are more
+//! tables than threads. A thread that stalls keeps its table while another thread takes its place, a job may
+//! fill several tables in one pass, and a continuous run keeps its tables between two answers. All of them
+//! charge one account:
 //!
 //! ```text
 //!   worker's table ──┐                    ┌── register: a holder that can spill
-//!   waiting rows   ──┤ Charge: its bytes  │
+//!   waiting rows   ──┤ MemoryCharge       │
 //!   merged table   ──┼──► MemoryAccount ──┴── make_room: while `used` is over 7/8 of the limit,
 //!   finished part  ──┘    used / limit                   the holder with the fullest table spills it
 //! ```
 //!
-//! Nothing is reserved in advance: a charge follows what a table holds already, so the account is over its limit for
-//! as long as [`MemoryAccount::make_room`] runs. Whoever has grown calls it, and does the work of spilling, so that a run
-//! cannot grow faster than it spills. A few threads spill at a time, and others wait where memory is short by more than
-//! an eighth: each spill copies a table on its way, and threads that had stalled come back all at once.
-//! A spill need not free memory itself: a worker's table spills into the
-//! table that all workers' groups are merged into, which is the next to spill to disk.
+//! The account reserves nothing in advance: a charge follows the memory that a table holds already. The
+//! account is therefore over its limit while [`MemoryAccount::make_room`] runs. The thread whose table has
+//! grown calls it and does the spilling, so that a run cannot grow faster than it spills. Few threads spill
+//! at a time, and others wait if memory is short by more than an eighth: each spill copies a table on its
+//! way, and threads that had stalled come back all at once. A spill need not free memory itself: a worker's
+//! table spills into the table that merges the groups of all workers, which is the next to spill to disk.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,15 +30,15 @@ use crate::memory_budget::release_freed_memory;
 
 /// A holder of tables that an account can ask to spill.
 pub trait MemoryHolder: Send + Sync {
-    /// Returns the bytes of the table that [`spill`](Self::spill) would take, 0 where there is none.
+    /// Returns the bytes of the table that [`spill`](Self::spill) would spill, 0 if there is none.
     fn spillable_bytes(&self) -> usize;
 
-    /// Spills the fullest table. Returns false where that is empty, or in use by another thread, which
+    /// Spills the fullest table. Returns false if that table is empty, or in use by another thread, which
     /// makes room itself when it is done. Never waits for a lock that a thread may hold while it calls
     /// [`MemoryAccount::make_room`].
     ///
     /// # Errors
-    /// Where a table cannot be merged or written.
+    /// Returns an error if a table cannot be merged or written.
     fn spill(&self) -> Result<bool>;
 }
 
@@ -51,12 +52,12 @@ struct AccountState {
     limit_bytes: usize,
     used_bytes: AtomicUsize,
     holders: Mutex<Vec<Weak<dyn MemoryHolder>>>,
-    /// The number of threads that spill.
+    /// Number of threads that are spilling.
     spilling_threads: Mutex<usize>,
     spill_finished: Condvar,
 }
 
-/// More threads do not spill at a time.
+/// Maximum number of threads that spill at a time.
 const SPILLING_THREADS_MAX: usize = 2;
 
 impl fmt::Debug for MemoryAccount {
@@ -69,7 +70,7 @@ impl fmt::Debug for MemoryAccount {
 }
 
 impl MemoryAccount {
-    /// An empty account.
+    /// Creates an empty account.
     pub fn new(limit_bytes: usize) -> Self {
         let shared = AccountState {
             limit_bytes,
@@ -81,22 +82,22 @@ impl MemoryAccount {
         MemoryAccount { shared: Arc::new(shared) }
     }
 
-    /// The bytes that all charges may have together.
+    /// Returns the maximum sum of all charges, in bytes.
     pub fn limit_bytes(&self) -> usize {
         self.shared.limit_bytes
     }
 
-    /// The sum of all charges, in bytes.
+    /// Returns the sum of all charges, in bytes.
     pub fn used_bytes(&self) -> usize {
         self.shared.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// The bytes that are left below the limit.
+    /// Returns the number of bytes left below the limit.
     pub fn free_bytes(&self) -> usize {
         self.limit_bytes().saturating_sub(self.used_bytes())
     }
 
-    /// Whether the charges exceed the limit.
+    /// Returns true if the charges exceed the limit.
     pub fn is_full(&self) -> bool {
         self.used_bytes() > self.limit_bytes()
     }
@@ -107,17 +108,18 @@ impl MemoryAccount {
         MemoryCharge { account: self.clone(), bytes }
     }
 
-    /// Adds a holder, which is asked to spill until it is dropped.
+    /// Adds a holder, which the account asks to spill until the holder is dropped.
     pub fn register(&self, holder: Weak<dyn MemoryHolder>) {
         let mut holders = self.shared.holders.lock();
         holders.retain(|holder| holder.strong_count() > 0);
         holders.push(holder);
     }
 
-    /// Where the account is over its limit, has the fullest tables spilled until an eighth of the limit is free.
+    /// Makes holders spill their fullest tables until an eighth of the limit is free, if the account is over
+    /// its limit.
     ///
     /// # Errors
-    /// As [`MemoryHolder::spill`].
+    /// Returns the errors of [`MemoryHolder::spill`].
     pub fn make_room(&self) -> Result<()> {
         if !self.is_full() {
             return Ok(());
@@ -131,7 +133,7 @@ impl MemoryAccount {
         }
         *spilling += 1;
         drop(spilling);
-        // Also where a holder panics.
+        // Ends the turn even if a holder panics.
         let _turn = SpillTurn { shared: &self.shared };
         match self.is_full() {
             true => self.spill_down_to(self.limit_bytes() / 8 * 7),
@@ -139,16 +141,16 @@ impl MemoryAccount {
         }
     }
 
-    /// Has the fullest tables spilled until all charges are `bytes` at most, or nothing is left to spill. Then gives the
-    /// memory that was freed back to the system.
+    /// Makes holders spill their fullest tables until the charges sum to at most `bytes`, or nothing is left
+    /// to spill. Then returns the freed memory to the system.
     ///
     /// # Errors
-    /// As [`MemoryHolder::spill`].
+    /// Returns the errors of [`MemoryHolder::spill`].
     pub fn spill_down_to(&self, bytes: usize) -> Result<()> {
         if self.used_bytes() <= bytes {
             return Ok(());
         }
-        // Held without the lock: spilling may take long, and charges come and go meanwhile.
+        // Collected without holding the lock: spilling may take long, and charges come and go meanwhile.
         let mut holders: Vec<Arc<dyn MemoryHolder>> =
             self.shared.holders.lock().iter().filter_map(Weak::upgrade).collect();
         let mut has_spilled = false;
@@ -183,7 +185,7 @@ impl Drop for SpillTurn<'_> {
     }
 }
 
-/// A number of bytes that an account counts until it is dropped.
+/// A number of bytes that an account counts until the charge is dropped.
 #[derive(Debug)]
 pub struct MemoryCharge {
     account: MemoryAccount,
@@ -191,12 +193,12 @@ pub struct MemoryCharge {
 }
 
 impl MemoryCharge {
-    /// The bytes that are charged.
+    /// Returns the charged bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Changes what is charged.
+    /// Changes the charge to `bytes`.
     pub fn set_bytes(&mut self, bytes: usize) {
         let used_bytes = &self.account.shared.used_bytes;
         used_bytes.fetch_add(bytes, Ordering::Relaxed);

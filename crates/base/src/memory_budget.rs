@@ -1,13 +1,13 @@
-//! How much memory a run may use: sizes as people write them, and what the machine has.
+//! The memory budget of a run: sizes in human notation, and the memory of the machine.
 //!
-//! The default is half of what this process may use, which is the machine's memory or the
-//! tightest limit of the control groups it is in, whichever is less: a container with 2 GiB
-//! on a machine with 64 GiB gets 1 GiB. The other half is the page cache's and everybody
-//! else's. Nothing is reserved: the budget bounds what the run's tables, sorts and readers
+//! The default is half of the memory that this process may use. That is the machine's memory or the
+//! tightest limit of the process's control groups, whichever is less: a container with 2 GiB
+//! on a machine with 64 GiB gets 1 GiB. The other half is left to the page cache and other
+//! processes. Nothing is reserved: the budget bounds what the run's tables, sorts and readers
 //! hold before they spill.
 //!
-//! A limit can sit on any level of the control-group tree, so every level from the process's
-//! own group to the root is read, in version 2 (`memory.max`, `memory.high`) and version 1
+//! A limit can sit on any level of the control-group tree. Every level from the process's
+//! own group to the root is therefore read, in version 2 (`memory.max`, `memory.high`) and version 1
 //! (`memory.limit_in_bytes`, which spells "no limit" as a number near 2^63).
 
 use std::fs;
@@ -15,28 +15,28 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// The environment variable that stands between `--memory` and a job file's `memory`.
+/// The environment variable that overrides a job file's `memory` and that `--memory` overrides.
 pub const MEMORY_ENV_VAR: &str = "TIDEMILL_MEMORY";
 
 /// The smallest budget that a run starts with: 64 MiB.
 pub const MEMORY_BUDGET_BYTES_MIN: u64 = 64 << 20;
 
-/// What is assumed where the machine does not tell: 4 GiB.
+/// Memory assumed if the system does not report any: 4 GiB.
 const ASSUMED_MACHINE_BYTES: u64 = 4 << 30;
 
-/// The memory budget of a run in bytes: the flag's, else `TIDEMILL_MEMORY`'s, else the job
-/// file's, else half of [`machine_bytes`].
+/// Returns the memory budget of a run in bytes: the flag's, else `TIDEMILL_MEMORY`'s, else the job
+/// file's, else half of [`available_memory_bytes`].
 ///
 /// # Errors
 /// [`Error::Usage`] if the first of these that is present is not a size or is less than
-/// [`MINIMUM_BYTES`].
+/// [`MEMORY_BUDGET_BYTES_MIN`].
 pub fn resolve_memory_budget(flag: Option<&str>, job: Option<&str>) -> Result<u64> {
     let variable = std::env::var(MEMORY_ENV_VAR).ok().filter(|text| !text.trim().is_empty());
     choose_budget(flag, variable.as_deref(), job, available_memory_bytes)
 }
 
-/// Gives memory that has been freed back to the operating system. glibc keeps it in the heaps of its threads otherwise,
-/// where other threads do not find it. Does nothing with other allocators.
+/// Returns freed memory to the operating system. Otherwise glibc keeps it in the heaps of its threads, where
+/// other threads cannot use it. Does nothing with other allocators.
 ///
 /// Cost: a walk over the free blocks of all heaps, about a millisecond per 100 MB.
 pub fn release_freed_memory() {
@@ -92,20 +92,20 @@ fn share_of(bytes: u64, share: f64) -> u64 {
     (bytes as f64 * share) as u64
 }
 
-/// A size of memory as a person wrote it.
+/// A memory size in human notation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MemorySize {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// A share of the machine, between 0 and 1.
+    /// A share of the machine's memory, between 0 and 1.
     MachineShare(f64),
 }
 
-/// Reads a size: a number of bytes (`8e9`), a number with a unit (`512M`, `2GiB`, `1.5 GB`),
-/// or a percentage of the machine (`50%`). `None` if it is none of these.
+/// Parses a size: a number of bytes (`8e9`), a number with a unit (`512M`, `2GiB`, `1.5 GB`),
+/// or a percentage of the machine (`50%`). Returns `None` for any other text.
 ///
 /// `K M G T P` and `KiB MiB GiB TiB PiB` are powers of 1024, `KB MB GB TB PB` powers of 1000; case
-/// does not count.
+/// does not matter.
 pub fn parse_size(text: &str) -> Option<MemorySize> {
     let text = text.trim();
     if let Some(percent) = text.strip_suffix('%') {
@@ -113,7 +113,7 @@ pub fn parse_size(text: &str) -> Option<MemorySize> {
         return (percent > 0.0 && percent <= 100.0)
             .then_some(MemorySize::MachineShare(percent / 100.0));
     }
-    // The unit is what follows the last digit or dot, so that the `e` of `8e9` is not one.
+    // The unit follows the last digit or dot, so that the `e` of `8e9` is not one.
     let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.')? + 1;
     let (number, unit) = (&text[..end], text[end..].trim_start());
     let factor: f64 = match unit.to_ascii_lowercase().as_str() {
@@ -131,7 +131,7 @@ pub fn parse_size(text: &str) -> Option<MemorySize> {
         _ => return None,
     };
     let bytes = number.parse::<f64>().ok()? * factor;
-    // Above 2^63 it is no size of memory but a slip.
+    // Above 2^63 a size is a typing error.
     if !(0.0..9.3e18).contains(&bytes) {
         return None;
     }
@@ -143,7 +143,7 @@ pub fn parse_size(text: &str) -> Option<MemorySize> {
     Some(MemorySize::Bytes(bytes as u64))
 }
 
-/// `bytes` for people: `512 MiB`, `1.5 GiB`.
+/// Formats a size for people in binary units: `512 MiB`, `1.5 GiB`.
 pub fn format_binary_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
@@ -159,7 +159,7 @@ pub fn format_binary_bytes(bytes: u64) -> String {
     }
 }
 
-/// The memory in bytes that this process may use: the machine's, or the tightest limit of
+/// Returns the memory in bytes that this process may use: the machine's, or the tightest limit of
 /// its control groups.
 pub fn available_memory_bytes() -> u64 {
     let total = machine_memory_bytes().unwrap_or(ASSUMED_MACHINE_BYTES);
@@ -203,8 +203,8 @@ fn parse_meminfo_bytes(text: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// The tightest memory limit of the control groups of this process, on a file system that
-/// starts at `root` (elsewhere than `/` in tests).
+/// Returns the tightest memory limit of the control groups of this process, on a file system that
+/// starts at `root` (`/` except in tests).
 fn control_group_limit_bytes(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mut tightest = None;

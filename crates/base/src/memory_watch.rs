@@ -1,25 +1,25 @@
-//! Memory that this process holds, watched from the start of a run to its end.
+//! Samples the memory that this process holds, from the start of a run to its end.
 //!
-//! Memory over time is the sum of what the process held at each look times the time since the
-//! look before. The looks come from a thread of their own, at 5 ms and then ever more rarely
-//! up to 200 ms: a short run is seen at all, and a long one costs nothing. The peak is the kernel's
-//! own mark (`VmHWM`, which unlike `ru_maxrss` does not begin with the parent's) where the run
-//! has raised it, else the highest of the looks.
+//! Memory over time is the sum, over all samples, of the memory held times the time since the previous
+//! sample. A thread of its own takes the samples, first after 5 ms and then ever more rarely, up to every
+//! 200 ms: a short run is measured at all, and a long one costs nothing. The peak is the kernel's
+//! own mark (`VmHWM`, which unlike `ru_maxrss` does not begin with the parent's) if the run
+//! has raised it, else the highest sample.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Memory that the process held while it was watched.
+/// The memory use of the process while it was watched.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MemoryUsage {
-    /// The most at one time.
+    /// Highest memory use at any time.
     pub peak_bytes: u64,
-    /// Bytes times seconds.
+    /// Memory use over time, in bytes times seconds.
     pub byte_seconds: u64,
 }
 
-/// A thread that looks at the process's memory from time to time.
+/// A thread that samples the process's memory from time to time.
 #[derive(Debug)]
 pub struct MemoryWatch {
     /// Dropped to end the thread.
@@ -32,7 +32,7 @@ const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(5);
 const SAMPLE_INTERVAL_MAX: Duration = Duration::from_millis(200);
 
 impl MemoryWatch {
-    /// Begins to look.
+    /// Starts the sampling thread.
     pub fn start() -> Self {
         let high_bytes = high_water_bytes();
         let (stop, stopped) = channel::<()>();
@@ -58,7 +58,7 @@ impl MemoryWatch {
         MemoryWatch { stop_sender: Some(stop), thread, initial_high_water_bytes: high_bytes }
     }
 
-    /// Ends the looks, and returns what they found in the time `wall` since the start.
+    /// Stops the sampling, and returns the memory use over the time `wall` since the start.
     pub fn stop(&mut self, wall: Duration) -> MemoryUsage {
         drop(self.stop_sender.take());
         let thread = self.thread.take();
@@ -70,7 +70,7 @@ impl MemoryWatch {
             seen.peak_bytes = seen.peak_bytes.max(after);
         }
         if seen.byte_seconds == 0 {
-            // Where nobody can look, the peak all the time is the most that it can have been.
+            // Without samples, assume the peak for the whole time: an upper bound.
             let bytes = u128::from(seen.peak_bytes) * wall.as_micros() / 1_000_000;
             seen.byte_seconds = u64::try_from(bytes).unwrap_or(u64::MAX);
         }
@@ -93,7 +93,7 @@ fn resident_bytes() -> Option<u64> {
     None
 }
 
-/// The most that the process has ever held, in bytes.
+/// Returns the most bytes that the process has ever held.
 #[cfg(target_os = "linux")]
 fn high_water_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -108,7 +108,7 @@ fn high_water_bytes() -> Option<u64> {
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         let status = libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-        // In bytes on macOS.
+        // macOS reports bytes.
         (status == 0).then(|| u64::try_from(usage.ru_maxrss).unwrap_or(0))
     }
 }

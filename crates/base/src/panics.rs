@@ -1,10 +1,9 @@
-//! Panics that become errors are told once.
+//! Turns panics of workers into errors, and suppresses their output by the standard library.
 //!
-//! A panic on a worker is caught, and its message is the run's error. The standard library has
-//! printed `thread … panicked` by then, in the midst of a display or a terminal's table. So
-//! whoever catches says so beforehand, and a hook, put before the one that is there, keeps still about
-//! panics on threads that have said so. All others are printed as ever, and with
-//! `RUST_BACKTRACE=full` these are too.
+//! A worker's panic is caught, and its message becomes the run's error. By then the standard library has
+//! printed `thread … panicked` into the middle of a display or a terminal's table. To prevent that, a
+//! catching thread registers beforehand. A hook in front of the existing one is silent about panics on
+//! registered threads. It passes on all other panics, and with `RUST_BACKTRACE=full` these too.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -12,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// How many catch what panics here.
+    /// Number of nested catchers on this thread.
     static CATCHER_COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -30,9 +29,9 @@ fn install_panic_hook() {
     });
 }
 
-/// What `run` returns, or what it panicked with, of which nothing is printed.
+/// Runs `run` and returns its result, or the payload of its panic, without printing the panic.
 ///
-/// What `run` changed is not to be looked at after a panic.
+/// After a panic, the caller must not use the state that `run` changed.
 pub fn catch_silently<T>(run: impl FnOnce() -> T) -> std::thread::Result<T> {
     install_panic_hook();
     CATCHER_COUNT.with(|catchers| catchers.set(catchers.get() + 1));
@@ -41,14 +40,14 @@ pub fn catch_silently<T>(run: impl FnOnce() -> T) -> std::thread::Result<T> {
     caught
 }
 
-/// What is told of a panic.
+/// Returns the message that users see for a panic.
 pub fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("a worker panicked: {}", text.unwrap_or("no message"))
 }
 
-/// Says that whatever panics on this thread from now on is caught: by who joins it, or by a runtime.
+/// Silences the panics of this thread from now on, because its joiner or a runtime catches them.
 pub fn silence_thread_panics() {
     install_panic_hook();
     CATCHER_COUNT.with(|catchers| catchers.set(catchers.get() + 1));

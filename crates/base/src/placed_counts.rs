@@ -1,15 +1,15 @@
-//! Counts by name, each with the place of the first occurrence, of which a coverage has a bounded number.
+//! Bounded lists of counts by name, each with the place of the first occurrence.
 
 use std::collections::HashMap;
 
 use crate::coverage::format_grouped_digits;
 
-/// Names that are told apart; occurrences of further ones are counted together.
+/// Maximum number of names that are counted separately; the rest share one counter.
 pub(crate) const PLACED_NAMES_MAX: usize = 1_000;
 
-/// The count of a name in a source, and the place where it occurred first.
+/// The count of a name in a source, with the place of its first occurrence.
 pub(crate) trait PlacedCount: Clone {
-    /// Returns the name, and the source where several have it.
+    /// Returns the name, and its source if several sources have the name.
     fn identity(&self) -> (&str, Option<&str>);
 
     fn count(&self) -> u64;
@@ -20,7 +20,7 @@ pub(crate) trait PlacedCount: Clone {
     fn first_occurrence(&self) -> (&str, u64, Option<u64>);
 }
 
-/// Adds the counts of another run. `others` counts the occurrences of names that are not among `own`.
+/// Adds the counts of another run. `others` counts the occurrences of names that `own` has no room for.
 pub(crate) fn merge_counts<T: PlacedCount>(own: &mut Vec<T>, others: &mut u64, more: &[T]) {
     let identity = |entry: &T| {
         let (name, source) = entry.identity();
@@ -48,7 +48,7 @@ pub(crate) fn merge_counts<T: PlacedCount>(own: &mut Vec<T>, others: &mut u64, m
     sort_counts(own, others);
 }
 
-/// Puts counts in the order of their first occurrences; those beyond the maximum go to `others`.
+/// Sorts counts by the place of their first occurrence. Moves those beyond the maximum to `others`.
 pub(crate) fn sort_counts<T: PlacedCount>(own: &mut Vec<T>, others: &mut u64) {
     own.sort_by_cached_key(|entry| {
         let ((path, offset, row), (name, _)) = (entry.first_occurrence(), entry.identity());
@@ -58,7 +58,7 @@ pub(crate) fn sort_counts<T: PlacedCount>(own: &mut Vec<T>, others: &mut u64) {
     *others += beyond.map(|entry| entry.count()).sum::<u64>();
 }
 
-/// Returns a place within a file, as messages have it.
+/// Formats a place within a file as messages show it.
 pub(crate) fn format_place(row: Option<u64>, line: Option<u64>, offset: u64) -> String {
     match (row, line) {
         (Some(row), _) => format!("row {}", format_grouped_digits(row)),

@@ -1,4 +1,4 @@
-//! How far a run is: counters that workers add to, and that a display and the job log read.
+//! Counters of a run's progress, which workers add to, and which a display and the job log read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 #[derive(Debug, Clone, Default)]
 pub struct RunProgress {
     counters: Arc<ProgressCounters>,
-    /// Whether it is of a part of the work, the total of which is known.
+    /// True for a part of the work: its changes leave `bytes_total` as it is.
     is_part: bool,
 }
 
@@ -29,41 +29,41 @@ struct ProgressCounters {
     tables: StepCounters,
     plan_outline: Mutex<PlanOutline>,
     workers: Mutex<BTreeMap<String, WorkerProgress>>,
-    /// How many processes elsewhere somebody says that there are, and how many tasks they have lost.
+    /// Number of worker processes and of their lost tasks, as reported by a process that knows their names.
     reported_worker_counts: Mutex<(u64, u64)>,
-    /// What is waited for before anything is read.
+    /// The thing that the run waits for before it reads anything.
     wait_reason: Mutex<Option<&'static str>>,
-    /// Of the tasks that write the result elsewhere, how many have ended, and how many there are.
+    /// Numbers of finished and of all tasks with which workers write the result.
     write_task_counts: Mutex<(u64, u64)>,
 }
 
-/// What a process elsewhere did for a run.
+/// The work of one worker process for a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerProgress {
-    /// Tasks that it did.
+    /// Number of completed tasks.
     pub tasks_done: u64,
-    /// Tasks that it had at hand when it was gone.
+    /// Number of tasks that the worker held when it was lost.
     pub tasks_lost: u64,
-    /// Stored bytes of the tasks that it did.
+    /// Stored bytes of the completed tasks.
     pub bytes_done: u64,
-    /// The processor time of these.
+    /// Processor time of the completed tasks.
     pub cpu_time: Duration,
-    /// From when until when it was at work, in order.
+    /// The time spans of its work, in order.
     pub active_spans: Vec<(Instant, Instant)>,
 }
 
 impl WorkerProgress {
-    /// So many spans are kept; of more, neighbours become one.
+    /// Maximum number of spans; beyond it, neighbouring spans are merged.
     const ACTIVE_SPANS_MAX: usize = 256;
 
-    /// Adds a task that has just come, and took so long.
+    /// Adds a task that has just completed after `took`.
     pub fn add_task(&mut self, bytes: u64, cpu: Duration, took: Duration) {
         let now = Instant::now();
         let began = now.checked_sub(took).unwrap_or(now);
         self.tasks_done += 1;
         self.bytes_done += bytes;
         self.cpu_time += cpu;
-        // What comes at once was done one after the other.
+        // Tasks that arrive together were executed one after the other.
         let began = self.active_spans.last().map_or(began, |(_, last)| began.max(*last));
         self.active_spans.push((began, now));
         if self.active_spans.len() > Self::ACTIVE_SPANS_MAX {
@@ -74,7 +74,7 @@ impl WorkerProgress {
     }
 }
 
-/// What a step has given out and taken.
+/// The output rows and the processor time of an execution step.
 #[derive(Debug, Default)]
 pub struct StepCounters {
     rows: AtomicU64,
@@ -82,49 +82,49 @@ pub struct StepCounters {
 }
 
 impl StepCounters {
-    /// Adds rows, or groups, that the step gave out.
+    /// Adds rows, or groups, that the step produced.
     pub fn add_rows(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// Adds what this thread has computed since the clock was looked at last.
+    /// Adds the processor time of this thread since the last reading of `clock`.
     pub fn add_thread_cpu(&self, clock: &mut ThreadCpuClock) {
         let now_ns = thread_cpu_ns();
         self.cpu_ns.fetch_add(now_ns.saturating_sub(clock.0), Ordering::Relaxed);
         clock.0 = now_ns;
     }
 
-    /// Adds what was computed elsewhere.
+    /// Adds processor time of worker processes.
     pub fn add_worker_cpu(&self, cpu: Duration) {
         let ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         self.cpu_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Rows, or groups, given out so far.
+    /// Returns the number of rows, or groups, produced so far.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Processor time so far, in nanoseconds, of all threads.
+    /// Returns the processor time of all threads so far, in nanoseconds.
     pub fn cpu_ns(&self) -> u64 {
         self.cpu_ns.load(Ordering::Relaxed)
     }
 }
 
-/// The processor time of the thread that made it, when it was looked at last.
+/// The processor time of the thread that created it, at the last reading.
 ///
-/// A look is a system call of a few hundred nanoseconds: once per batch, not per row.
+/// A reading is a system call of a few hundred nanoseconds: call it once per batch, not per row.
 #[derive(Debug)]
 pub struct ThreadCpuClock(u64);
 
 impl ThreadCpuClock {
-    /// A clock of this thread, looked at now.
+    /// Starts a clock of this thread, read now.
     pub fn start() -> Self {
         ThreadCpuClock(thread_cpu_ns())
     }
 }
 
-/// The processor time of this thread, in nanoseconds.
+/// Returns the processor time of this thread, in nanoseconds.
 fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills in the structure, or leaves it and returns an error.
@@ -136,7 +136,7 @@ fn thread_cpu_ns() -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The processor time of all threads of this process, in seconds.
+/// Returns the processor time of all threads of this process, in seconds.
 pub fn process_cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills in the structure, or leaves it and returns an error.
@@ -144,35 +144,35 @@ pub fn process_cpu_seconds() -> f64 {
     if status == 0 { time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9 } else { 0.0 }
 }
 
-/// How a run goes, once it is planned.
+/// The outline of a run's plan, as displays show it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlanOutline {
-    /// `partial tables`, `rows` or `datafusion`; none before.
+    /// `partial tables`, `rows` or `datafusion`; `None` before planning.
     pub execution_path: Option<&'static str>,
-    /// The tables in words, where there are some.
+    /// The aggregate tables as text, if the plan has any.
     pub tables: Option<String>,
-    /// What is still to be done when all has been read, as a participle: `sorting`.
+    /// The activity that remains once all input is read, as a participle: `sorting`.
     pub final_activity: Option<&'static str>,
 }
 
 impl RunProgress {
-    /// Counters at zero.
+    /// Creates counters at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same counters for a part of the work, which does not change the total.
+    /// Returns a handle to the same counters for a part of the work, which does not change the total.
     #[must_use]
     pub fn part_progress(&self) -> Self {
         RunProgress { counters: Arc::clone(&self.counters), is_part: true }
     }
 
-    /// Changes what is known of a process elsewhere.
+    /// Updates the progress of the worker process called `name`.
     pub fn update_worker(&self, name: &str, change: impl FnOnce(&mut WorkerProgress)) {
         change(self.counters.workers.lock().entry(name.to_owned()).or_default());
     }
 
-    /// How many processes elsewhere did something, and how many tasks were lost with those that are gone.
+    /// Returns the number of worker processes that took part, and the number of tasks lost with those gone.
     pub fn worker_counts(&self) -> (u64, u64) {
         let known = self.counters.workers.lock();
         let lost = known.values().map(|it| it.tasks_lost).sum();
@@ -180,37 +180,38 @@ impl RunProgress {
         (told.0.max(known.len() as u64), told.1.max(lost))
     }
 
-    /// Takes what somebody who knows their names says of that.
+    /// Sets the counts of [`worker_counts`](Self::worker_counts), as reported by a process that knows the
+    /// workers' names.
     pub fn set_worker_counts(&self, count: (u64, u64)) {
         *self.counters.reported_worker_counts.lock() = count;
     }
 
-    /// Says what is waited for before anything is read.
+    /// Sets the thing that the run waits for before it reads anything.
     pub fn set_wait_reason(&self, what: Option<&'static str>) {
         *self.counters.wait_reason.lock() = what;
     }
 
-    /// What is waited for before anything is read.
+    /// Returns the thing that the run waits for before it reads anything.
     pub fn wait_reason(&self) -> Option<&'static str> {
         *self.counters.wait_reason.lock()
     }
 
-    /// Says how many tasks that write the result elsewhere have ended, of how many.
+    /// Sets the number of finished tasks, and of all tasks, with which workers write the result.
     pub fn set_write_task_counts(&self, done: u64, of: u64) {
         *self.counters.write_task_counts.lock() = (done, of);
     }
 
-    /// How many tasks that write the result elsewhere have ended, of how many.
+    /// Returns the number of finished tasks, and of all tasks, with which workers write the result.
     pub fn write_task_counts(&self) -> (u64, u64) {
         *self.counters.write_task_counts.lock()
     }
 
-    /// What processes elsewhere did, by their names.
+    /// Returns the progress of the worker processes by name.
     pub fn workers(&self) -> BTreeMap<String, WorkerProgress> {
         self.counters.workers.lock().clone()
     }
 
-    /// States how many stored bytes the plan will read.
+    /// Sets the number of stored bytes that the plan will read.
     pub fn set_bytes_total(&self, bytes: u64) {
         if !self.is_part {
             self.counters.bytes_total.store(bytes, Ordering::Relaxed);
@@ -222,62 +223,62 @@ impl RunProgress {
         self.counters.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Adds rows that were decoded.
+    /// Adds decoded rows.
     pub fn add_rows(&self, rows: u64) {
         self.counters.rows_done.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// Adds bytes of tables that went to disk because they did not fit memory.
+    /// Adds bytes of tables that were spilled to disk because they did not fit in memory.
     pub fn add_spilled_bytes(&self, bytes: u64) {
         self.counters.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// States how large the partial table is that was written.
+    /// Sets the size of the partial table that was written.
     pub fn set_partial_table_bytes(&self, bytes: u64) {
         self.counters.partial_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// The size of the partial table that was written; 0 without one.
+    /// Returns the size of the partial table that was written; 0 without one.
     pub fn partial_table_bytes(&self) -> u64 {
         self.counters.partial_bytes.load(Ordering::Relaxed)
     }
 
-    /// States how the run goes.
+    /// Sets the outline of the run's plan.
     pub fn set_plan_outline(&self, planned: PlanOutline) {
         *self.counters.plan_outline.lock() = planned;
     }
 
-    /// How the run goes, as far as is known.
+    /// Returns the outline of the run's plan, as far as known.
     pub fn plan_outline(&self) -> PlanOutline {
         self.counters.plan_outline.lock().clone()
     }
 
-    /// What the map has done.
+    /// Returns the counters of the map.
     pub fn map_counters(&self) -> &StepCounters {
         &self.counters.map
     }
 
-    /// What the tables have done, their merging and finishing included.
+    /// Returns the counters of the aggregate tables, including their merge and finish.
     pub fn table_counters(&self) -> &StepCounters {
         &self.counters.tables
     }
 
-    /// Stored bytes that the plan will read; 0 until known.
+    /// Returns the stored bytes that the plan will read; 0 until known.
     pub fn bytes_total(&self) -> u64 {
         self.counters.bytes_total.load(Ordering::Relaxed)
     }
 
-    /// Stored bytes read so far.
+    /// Returns the stored bytes read so far.
     pub fn bytes_done(&self) -> u64 {
         self.counters.bytes_done.load(Ordering::Relaxed)
     }
 
-    /// Rows decoded so far.
+    /// Returns the number of rows decoded so far.
     pub fn rows_done(&self) -> u64 {
         self.counters.rows_done.load(Ordering::Relaxed)
     }
 
-    /// Bytes of tables that went to disk so far, each as often as it was written.
+    /// Returns the bytes of tables spilled to disk so far; a byte written twice counts twice.
     pub fn spilled_bytes(&self) -> u64 {
         self.counters.spilled_bytes.load(Ordering::Relaxed)
     }

@@ -1,26 +1,30 @@
 //! Hides credentials in text that is kept: command lines, URLs, SQL, errors.
 //!
-//! What is hidden: the user and password in a URL, what a web URL asks for after `?` or `#`, the values of
-//! `?name=value` in a store's URL, the value of an assignment whose name says that it is secret, the word after a
-//! flag of such a name, the value of a parameter of such a name wherever it stands ([`hide`]), and the words that
-//! go to a program of the user's, which have rules of its own.
-//! It errs on the side of hiding: a harmless value lost is a smaller fault than a key kept.
+//! Hidden are:
+//! - the user and password in a URL, the part of a web URL after `?` or `#`, and the values of `?name=value`
+//!   in a store's URL;
+//! - the value of an assignment, and the word after a flag, whose name says that the value is secret;
+//! - the value of a parameter of such a name wherever it occurs ([`register_secret_value`]);
+//! - the words that go to a program of the user's, which has rules of its own.
+//!
+//! The module errs on the side of hiding: losing a harmless value is a smaller fault than keeping a key.
 
 use std::collections::VecDeque;
 
 use parking_lot::RwLock;
 
-/// What stands for what was hidden.
+/// The text that replaces hidden values.
 const REDACTED_PLACEHOLDER: &str = "***";
 
-/// Values that are hidden wherever they stand, the latest last: an error repeats the value that did not fit.
+/// Values that are hidden wherever they occur, the latest last: an error repeats the value that did not fit.
 static SECRET_VALUES: RwLock<VecDeque<String>> = RwLock::new(VecDeque::new());
-/// So many are kept.
+/// Maximum number of values in [`SECRET_VALUES`].
 const SECRET_VALUES_MAX: usize = 64;
-/// A shorter one is no secret, and would take letters out of words.
+/// Minimum length of a secret value: a shorter one is no secret, and hiding it would cut letters out of
+/// words.
 const SECRET_VALUE_BYTES_MIN: usize = 4;
 
-/// Parts of names whose values are secret, in lower case and without `_` and `-`.
+/// Parts of names that mark their values as secret, in lower case and without `_` and `-`.
 const SECRET_NAME_PARTS: [&str; 16] = [
     "secret",
     "password",
@@ -40,7 +44,7 @@ const SECRET_NAME_PARTS: [&str; 16] = [
     "sharedaccess",
 ];
 
-/// Whether a name says that its value is secret.
+/// Returns true if a name says that its value is secret.
 fn is_secret_name(name: &str) -> bool {
     let name: String =
         name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
@@ -52,8 +56,7 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
-/// Has the value of what is called so hidden in every text and message of this process, if its name says that
-/// it is secret.
+/// Hides the value in every text and message of this process from now on, if its name says that it is secret.
 pub fn register_secret_value(name: &str, value: &str) {
     if !is_secret_name(name) || value.len() < SECRET_VALUE_BYTES_MIN {
         return;
@@ -67,7 +70,7 @@ pub fn register_secret_value(name: &str, value: &str) {
     }
 }
 
-/// A text without the values that are hidden wherever they stand.
+/// Replaces the registered secret values in a text.
 fn redact_registered_values(text: &str) -> String {
     let values = SECRET_VALUES.read();
     values
@@ -75,15 +78,15 @@ fn redact_registered_values(text: &str) -> String {
         .fold(text.to_owned(), |text, value| text.replace(value.as_str(), REDACTED_PLACEHOLDER))
 }
 
-/// A text with its credentials hidden.
+/// Returns a text with its credentials hidden.
 pub fn redact_text(text: &str) -> String {
     redact_assignments(&redact_store_queries(&redact_url_credentials(&redact_registered_values(
         text,
     ))))
 }
 
-/// A message with its credentials hidden. Only URLs are changed, and words that look as if they
-/// were a piece of one: what else it says has to stay readable.
+/// Returns a message with its credentials hidden. Changes only URLs and words that look like a piece of one:
+/// the rest of the message has to stay readable.
 pub fn redact_message(text: &str) -> String {
     let text = redact_urls_in_text(&redact_registered_values(text));
     if !text.contains('?') {
@@ -96,7 +99,7 @@ pub fn redact_message(text: &str) -> String {
         .collect()
 }
 
-/// What may be said of `key=value`, a key of a job file and what is to be its value: nothing where
+/// Returns the part of `key=value`, an override of a job file's key, that may be shown: nothing of a value
 /// that goes to a store or to a program.
 pub fn redact_override_value<'a>(key: &str, value: &'a str) -> &'a str {
     let mut steps = key.split('.').map(str::trim);
@@ -105,11 +108,11 @@ pub fn redact_override_value<'a>(key: &str, value: &'a str) -> &'a str {
     if steps.any(is_hidden) { REDACTED_PLACEHOLDER } else { value }
 }
 
-/// The words of a command line with their credentials hidden.
+/// Returns the words of a command line with their credentials hidden.
 pub fn redact_command_line<S: AsRef<str>>(words: &[S]) -> Vec<String> {
     let mut hidden = Vec::with_capacity(words.len());
     let (mut is_value_next, mut is_option_next, mut is_override_next) = (false, false, false);
-    // The program's name is shown, its arguments are not.
+    // Shows the program's name and hides its arguments.
     let (mut programs, mut is_argument_next) = (Vec::new(), None);
     for word in words {
         let word = word.as_ref();
@@ -151,7 +154,7 @@ pub fn redact_command_line<S: AsRef<str>>(words: &[S]) -> Vec<String> {
             hidden.push(REDACTED_PLACEHOLDER.to_owned());
             continue;
         }
-        // What is given to a store may be a secret in the wrong place, or without its name.
+        // A store option's text may be a secret in the wrong place, or one without its name.
         if std::mem::take(&mut is_option_next) {
             hidden.push(redact_store_option(word));
             continue;
@@ -178,10 +181,10 @@ pub fn redact_command_line<S: AsRef<str>>(words: &[S]) -> Vec<String> {
     hidden
 }
 
-/// Flags of which the first is a program's name, and all others are its arguments.
+/// Flags whose first value is a program's name, and all others its arguments.
 const PROGRAM_FLAGS: [&str; 2] = ["--source-exec", "--sink-exec"];
 
-/// A store's option without its value.
+/// Returns a store's option without its value.
 fn redact_store_option(word: &str) -> String {
     let is_plain = |name: &&str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     match word.split_once('=').map(|(name, _)| name).filter(is_plain) {
@@ -190,7 +193,7 @@ fn redact_store_option(word: &str) -> String {
     }
 }
 
-/// Hides `user:password@` of URLs.
+/// Hides `user:password@` in URLs, and everything after `?` or `#` in web URLs.
 fn redact_url_credentials(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -200,9 +203,9 @@ fn redact_url_credentials(text: &str) -> String {
         let end = after
             .find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '\'' | '"' | '`'))
             .unwrap_or(after.len());
-        // A password may itself hold an `@`: the host is what follows the last.
+        // A password may itself contain an `@`: the host follows the last one.
         let host = after[..end].rfind('@').or_else(|| {
-            // A password with a `/` or a `?` in it: what looks like a port is none.
+            // A password with a `/` or a `?` in it: the text after the colon is no port.
             let (_, port) = after[..end].rsplit_once(':')?;
             let is_port = port.ends_with(']') || port.bytes().all(|byte| byte.is_ascii_digit());
             let quote = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
@@ -216,7 +219,7 @@ fn redact_url_credentials(text: &str) -> String {
             }
             None => after,
         };
-        // The names of a query's values say little of which are keys: the server's own, or none.
+        // The names in a web query do not say which values are keys: the server chooses them.
         let scheme = before.trim_end_matches(['/', ':']).rsplit(|c| !is_name_char(c)).next();
         if scheme.is_some_and(is_web_scheme) {
             let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
@@ -232,7 +235,7 @@ fn redact_url_credentials(text: &str) -> String {
     shown
 }
 
-/// Hides the values of `?name=value` in URLs that are neither the web's nor a file's.
+/// Hides the values of `?name=value` in URLs that are neither web nor file URLs.
 fn redact_store_queries(text: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
     let hidden = |word: &str| {
@@ -249,8 +252,8 @@ fn redact_store_queries(text: &str) -> String {
     text.split_inclusive(is_end).map(hidden).collect()
 }
 
-/// What follows the scheme of a URL, without the values of `?name=value&…`. S3 has no such query: whoever writes
-/// one has copied it from a signed URL. A `?` that no `name=` follows is a pattern's.
+/// Returns the part of a URL after its scheme, without the values of `?name=value&…`. S3 has no such query:
+/// the user has copied it from a signed URL. A `?` without a following `name=` belongs to a pattern.
 fn redact_query_values(rest: &str) -> String {
     let is_named = |pair: &str| {
         let name = pair.split_once('=').map_or("", |(name, _)| name);
@@ -264,10 +267,10 @@ fn redact_query_values(rest: &str) -> String {
             Some((name, value)) => {
                 shown.push_str(if number > 0 { "&" } else { "" });
                 shown.push_str(name);
-                // One in quotes has ended the URL.
+                // A quoted value has ended the URL.
                 shown.push_str(if value.is_empty() { "=" } else { "=***" });
             }
-            // The rest of a value, of which something is hidden already, or nothing yet.
+            // The rest of a value, which is hidden in part or not yet.
             None if shown.ends_with('=') => shown.push_str(REDACTED_PLACEHOLDER),
             None => {}
         }
@@ -300,7 +303,7 @@ fn redact_assignments(text: &str) -> String {
         let (gap, value) = value.split_at(blank);
         let length = match value.chars().next() {
             Some(quote @ ('"' | '\'')) => {
-                // An end that is missing hides everything.
+                // A missing closing quote hides everything.
                 let end = value[1..].find(quote).map_or(value.len() - 1, |end| end);
                 shown.push_str(gap);
                 shown.push(quote);
@@ -308,7 +311,7 @@ fn redact_assignments(text: &str) -> String {
                 rest = &value[1 + end..];
                 continue;
             }
-            // `token = other.token` in SQL, or `token::TEXT`: no value.
+            // `token = other.token` in SQL, or `token::TEXT`: not a value.
             _ if blank > 0 && sign == "=" => continue,
             Some(':' | '=') | None => continue,
             Some(_) => value
@@ -327,8 +330,8 @@ fn redact_assignments(text: &str) -> String {
     shown
 }
 
-/// A URL as messages show it: without a user's name and password, whatever its scheme, and without
-/// the values of its query, which may be a signature; a pattern's `?` stays (`s3://b/a?.csv`).
+/// Returns a URL as messages show it: without user name and password, whatever its scheme, and without
+/// the values of its query, which may be a signature. The `?` of a pattern stays (`s3://b/a?.csv`).
 pub fn redact_url(url: &str) -> String {
     let Some((0, after)) = find_next_url(url) else { return url.to_owned() };
     let (prefix, rest) = url.split_at(after);
@@ -339,7 +342,7 @@ pub fn redact_url(url: &str) -> String {
         return url.to_owned();
     }
     if is("file") {
-        // With two slashes it is a host's, which may come with a password.
+        // With two slashes, the first part is a host, which may come with a password.
         let host = rest.find('/').map_or(rest, |end| &rest[..end]);
         return match (prefix.ends_with(":///"), host.rfind('@')) {
             (false, Some(at)) => format!("{prefix}{}", &rest[at + 1..]),
@@ -350,7 +353,7 @@ pub fn redact_url(url: &str) -> String {
     let authority = &rest[..rest.find(is_end).unwrap_or(rest.len())];
     let rest = match (authority.rfind('@'), authority.rsplit_once(':')) {
         (Some(at), _) => &rest[at + 1..],
-        // A password with a `/` or a `?` in it, which belong encoded: what looks like a port is none.
+        // A password with an unencoded `/` or `?` in it: the text after the colon is no port.
         (None, Some((_, port)))
             if !port.ends_with(']') && port.bytes().any(|byte| !byte.is_ascii_digit()) =>
         {
@@ -371,14 +374,14 @@ pub fn redact_url(url: &str) -> String {
     }
 }
 
-/// A text, such as a message or SQL, with each URL in it as [`shown`] shows it.
+/// Returns a text, such as a message or SQL, with each of its URLs as [`redact_url`] shows it.
 pub fn redact_urls_in_text(text: &str) -> String {
     let mut found = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((start, after)) = find_next_url(rest) {
         let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
         let end = rest[after..].find(is_end).map_or(rest.len(), |at| after + at);
-        // What ends a clause is the message's.
+        // Punctuation that ends a clause belongs to the message.
         let end = after + rest[after..end].trim_end_matches([':', ',', ';', '.', ')']).len();
         found.push_str(&rest[..start]);
         found.push_str(&redact_url(&rest[start..end]));
@@ -388,8 +391,8 @@ pub fn redact_urls_in_text(text: &str) -> String {
     found
 }
 
-/// Where the next URL of a text begins, and where what follows its scheme does. `http:/host` is no URL,
-/// and was meant as one, and so was `//user:password@host`.
+/// Returns the start of the next URL in a text, and the end of its scheme. Includes `http:/host` and
+/// `//user:password@host`, which are no URLs but were meant as such.
 fn find_next_url(text: &str) -> Option<(usize, usize)> {
     let without_scheme = text.match_indices("//").find_map(|(at, slashes)| {
         let after = at + slashes.len();
@@ -418,7 +421,7 @@ fn find_next_url_with_scheme(text: &str) -> Option<(usize, usize)> {
     })
 }
 
-/// A text with everything that a terminal might obey made visible, but for the control characters that are `kept`.
+/// Escapes everything in a text that a terminal might obey, except for the control characters in `kept`.
 pub fn escape_control_chars(text: &str, kept: &[char]) -> String {
     let hostile = |c: char| {
         (c.is_control() && !kept.contains(&c))

@@ -1,4 +1,4 @@
-//! How a run is carried out: the same for the command line, a job file and Python.
+//! The settings of a run, the same for the command line, a job file and Python.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,14 +9,14 @@ use crate::error::{Error, Result};
 use crate::memory_account::MemoryAccount;
 use crate::progress::RunProgress;
 
-/// How many malformed records a run may skip.
+/// The maximum number of malformed records that a run may skip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BadRecordLimit {
-    /// So many. Default: 0.
+    /// A number of records. Default: 0.
     Count(u64),
-    /// So many of a hundred records, judged at the end of the run.
+    /// A percentage of all records, checked at the end of the run.
     Percent(f64),
-    /// As many as there are, for a look: they are shown beside a result that is incomplete without them.
+    /// No limit, for a first look: the records are shown beside a result that is incomplete without them.
     Unlimited,
 }
 
@@ -58,31 +58,33 @@ impl FromStr for BadRecordLimit {
     }
 }
 
-/// How a query is run: the same for the command line, a job file and Python.
+/// The settings of a query's run, the same for the command line, a job file and Python.
 #[derive(Debug, Clone)]
 pub struct RunSettings {
-    /// The whole run's memory in bytes, tables and sorts included. Beyond it they spill.
+    /// Memory budget of the whole run in bytes, including tables and sorts, which spill beyond it.
     pub memory_bytes: u64,
-    /// Threads that read and map. Default: the machine's cores.
+    /// Number of threads that read and map. Default: the machine's cores.
     pub threads: usize,
-    /// The run's turns among others on this machine. Default: none, it computes whenever it can.
+    /// The run's share in the cores of this machine. Default: none; the run computes whenever it can.
     pub cores: Option<CoreSharing>,
-    /// How many malformed records are skipped before the run fails. Default: none.
+    /// Maximum number of malformed records before the run fails. Default: 0.
     pub max_bad: BadRecordLimit,
-    /// Where copies of malformed records go; none are kept where absent.
+    /// The folder for copies of malformed records; `None` keeps no copies.
     pub rejected_folder: Option<PathBuf>,
-    /// The folders that tables and sorts spill to, in turn. Default: the system's temporary folder. Minimum: one.
+    /// The folders that tables and sorts spill to, in turn. Default: the system's temporary folder. Minimum:
+    /// one.
     pub spill_dirs: Vec<PathBuf>,
-    /// Stops the run.
+    /// The flag that cancels the run.
     pub cancel: CancelFlag,
-    /// Ends reading, if an answer may rest on a part of the input: what was read is enough.
+    /// The flag that ends reading early and keeps the input read so far, if the answer may rest on a part of
+    /// it.
     pub stop_reading: CancelFlag,
-    /// What a display reads.
+    /// The counters that a display reads.
     pub progress: RunProgress,
 }
 
 impl RunSettings {
-    /// The defaults with a memory budget, in bytes.
+    /// Returns the default settings with a memory budget, in bytes.
     pub fn new(memory_bytes: u64) -> Self {
         RunSettings {
             memory_bytes,
@@ -97,14 +99,14 @@ impl RunSettings {
         }
     }
 
-    /// A share of the budget, in bytes.
+    /// Returns a share of the memory budget, in bytes.
     pub fn memory_share_bytes(&self, numerator: u64, denominator: u64) -> usize {
         let bytes = u128::from(self.memory_bytes) * u128::from(numerator) / u128::from(denominator);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Returns a memory account for all tables of a run, limited to five eighths of the budget. The rest is for
-    /// readers, for copies made by spills and merges, and for the plan that finishes the tables.
+    /// Creates a memory account for all tables of a run, limited to five eighths of the budget. The rest is
+    /// for readers, for copies made by spills and merges, and for the finish plan.
     pub fn new_table_account(&self) -> MemoryAccount {
         MemoryAccount::new(self.memory_share_bytes(5, 8))
     }

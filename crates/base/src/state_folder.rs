@@ -1,19 +1,19 @@
-//! Where a run keeps its own files, and what a run is called.
+//! The folder of Tidemill's own files, and run identifiers.
 //!
 //! ```text
 //! $TIDEMILL_HOME              else $XDG_STATE_HOME/tidemill, else ~/.local/state/tidemill
-//! ├── cores/                  whose turn it is among the runs on the machine
+//! ├── cores/                  locks with which the runs on the machine share its cores
 //! ├── jobs/                   the job log
-//! ├── master.json             where the master is that was started here, and its token
-//! ├── reads/                  what runs saw of buckets and web servers
+//! ├── master.json             address and token of the master that was started here
+//! ├── reads/                  read history of buckets and web servers
 //! ├── uploads/
 //! │   └── 20261120T212055-1a2b3c4d/     one folder per run that writes to a bucket
 //! └── runs/
-//!     └── 20261120T212055-1a2b3c4d/     one folder per run that had something to keep
+//!     └── 20261120T212055-1a2b3c4d/     one folder per run with files to keep
 //!         └── rejected/
 //! ```
 //!
-//! Nobody but the user may look into what is made here.
+//! Only the user has access to the folders created here.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -25,13 +25,13 @@ use crate::calendar::civil_from_days;
 use crate::durability::create_folders_durably;
 use crate::error::{Error, Result};
 
-/// A run's name: the time it began (UTC, so that names sort as runs began) and 32 random
+/// A run's identifier: its start time (UTC, so that identifiers sort by time) and 32 random
 /// bits, `20261120T212055-1a2b3c4d`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(String);
 
 impl RunId {
-    /// A new name, now.
+    /// Creates an identifier for the current time.
     pub fn new() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Without randomness, the process and the nanosecond are distinct enough.
@@ -43,7 +43,7 @@ impl RunId {
         RunId(format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}-{random:08x}"))
     }
 
-    /// The name as text.
+    /// Returns the identifier as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -84,15 +84,15 @@ impl FromStr for RunId {
     }
 }
 
-/// The folder of Tidemill's own state.
+/// The folder of Tidemill's own files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFolder {
     root: PathBuf,
 }
 
 impl StateFolder {
-    /// The state folder, made if it is missing; where it cannot be made or written, nothing and
-    /// a warning to show once. The run goes on without it.
+    /// Opens the state folder, and creates it if it is missing. If it cannot be created or written, returns
+    /// none and a warning to show once; the run goes on without it.
     pub fn open() -> (Option<StateFolder>, Option<String>) {
         Self::open_with(|name| std::env::var_os(name))
     }
@@ -121,10 +121,10 @@ impl StateFolder {
         }
     }
 
-    /// The state folder as it is, to read from: nothing is made.
+    /// Locates the state folder for reading. Creates nothing.
     ///
     /// # Errors
-    /// [`Error::Usage`] where no variable says where it is.
+    /// [`Error::Usage`] if no environment variable locates it.
     pub fn locate() -> Result<StateFolder> {
         let root = locate_state_folder(|name| std::env::var_os(name)).ok_or_else(|| {
             Error::usage_with_hint(
@@ -135,28 +135,28 @@ impl StateFolder {
         Ok(StateFolder { root })
     }
 
-    /// The state folder's path.
+    /// Returns the state folder's path.
     pub fn path(&self) -> &Path {
         &self.root
     }
 
-    /// A run's own folder, which is not made before something is kept in it.
+    /// Returns a run's own folder, which is created with the first file in it.
     pub fn run_folder(&self, run: &RunId) -> RunStateFolder {
         RunStateFolder { path: self.root.join("runs").join(run.as_str()) }
     }
 }
 
-/// Makes a folder and those above it that are missing, for nobody else to look into: what is kept of
-/// runs are records of the user's data, and what they were asked.
+/// Creates a folder and its missing parents with access for the user only: the files of runs contain records
+/// of the user's data and the queries.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the system's error.
 pub fn create_private_folders(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Creates a folder as [`create_private`] does, and makes the names of all created folders durable,
+/// Creates a folder like [`create_private_folders`], and makes the names of all created folders durable,
 /// so that they survive a power cut.
 ///
 /// # Errors
@@ -165,20 +165,20 @@ pub fn create_private_folders_durably(path: &Path) -> std::io::Result<()> {
     create_folders_durably(path, create_private_folders)
 }
 
-/// An absolute path from the first variable that has one.
+/// Returns an absolute path from the first variable that is set.
 fn locate_state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(home) = set("TIDEMILL_HOME") {
         return Some(home);
     }
-    // The XDG specification: a relative path is invalid and to be ignored.
+    // The XDG specification: a relative path is invalid and ignored.
     let state = set("XDG_STATE_HOME").filter(|path| path.is_absolute());
     let state = state.or_else(|| set("HOME").map(|home| home.join(".local").join("state")));
     state.map(|state| state.join("tidemill"))
 }
 
-/// The folder for what can be had again, which need not exist: `$XDG_CACHE_HOME/tidemill`, else
-/// `~/.cache/tidemill`; none where neither variable says so.
+/// Returns the folder for data that can be recreated: `$XDG_CACHE_HOME/tidemill`, else `~/.cache/tidemill`.
+/// It need not exist. Returns `None` if neither variable is set.
 pub fn cache_folder() -> Option<PathBuf> {
     cache_folder_with(|name| std::env::var_os(name))
 }
@@ -200,15 +200,15 @@ pub struct RunStateFolder {
 }
 
 impl RunStateFolder {
-    /// Where the folder is, or would be.
+    /// Returns the folder's path, whether it exists or not.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder, or one in it (`rejected`), made if it is missing.
+    /// Creates the folder, or one in it (`rejected`), if it is missing, and returns its path.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be made.
+    /// [`Error::Io`] if it cannot be created.
     pub fn create_folder(&self, folder: &str) -> Result<PathBuf> {
         let path = if folder.is_empty() { self.path.clone() } else { self.path.join(folder) };
         create_private_folders_durably(&path)

@@ -1,8 +1,8 @@
-//! The nearest right thing to a wrong name.
+//! Suggestions of the nearest valid name for a wrong one.
 
 use std::path::Path;
 
-/// The candidate most like `word`, if one is near enough to be what was meant.
+/// Returns the candidate most similar to `word`, if it is similar enough to be the intended one.
 ///
 /// Case and `-`/`_` do not count as differences; at most a third of the letters may differ.
 pub fn nearest_candidate<'a>(
@@ -22,8 +22,8 @@ pub fn nearest_candidate<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// "did you mean `jobs/day.toml`?" for a path that does not exist; none if nothing beside it has a similar name. Of a folder that does not
-/// exist either, the hint is for the folder.
+/// Returns "did you mean `jobs/day.toml`?" for a path that does not exist; `None` if no entry beside it has a
+/// similar name. If the parent folder does not exist either, the hint is for the folder.
 pub fn nearest_path_hint(path: &str) -> Option<String> {
     let path = Path::new(path);
     let name = path.file_name()?.to_str()?;
@@ -42,7 +42,7 @@ pub fn nearest_path_hint(path: &str) -> Option<String> {
     Some(format!("did you mean `{whole}`?"))
 }
 
-/// "unknown `kind` …; did you mean …?" followed by the valid choices, as one message.
+/// Returns the message "unknown `kind` …; did you mean …?", followed by the valid choices.
 pub fn unknown_name_message(kind: &str, word: &str, candidates: &[&str]) -> String {
     let meant = match nearest_candidate(word, candidates.iter().copied()) {
         Some(candidate) => format!("; did you mean `{candidate}`?"),
@@ -54,7 +54,7 @@ pub fn unknown_name_message(kind: &str, word: &str, candidates: &[&str]) -> Stri
     format!("unknown {kind} `{word}`{meant}\n{kind}s: {}", format_name_list(candidates))
 }
 
-/// Names behind one another, the first forty of them.
+/// Joins names with commas, at most the first forty.
 pub fn format_name_list(names: &[&str]) -> String {
     let mut listed = names.iter().take(40).copied().collect::<Vec<_>>().join(", ");
     if names.len() > 40 {

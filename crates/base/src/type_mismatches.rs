@@ -1,4 +1,4 @@
-//! Values that became null because they are not of their column's type, where a run reads them so.
+//! Type mismatches: values that became NULL because they do not match their column's type.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,55 +6,55 @@ use crate::coverage::format_grouped_digits;
 use crate::error::escape_control_chars;
 use crate::placed_counts::{self, PLACED_NAMES_MAX, PlacedCount, format_place};
 
-/// Columns that are told apart; mismatches of further ones are counted together.
+/// Maximum number of columns that are counted separately; mismatches of further columns share one counter.
 pub const MISMATCH_COLUMNS_MAX: usize = PLACED_NAMES_MAX;
-/// Columns that a message names.
+/// Maximum number of columns that the warning names.
 const WARNING_COLUMNS_MAX: usize = 5;
 
-/// The values of a column that became null because they are not of its type.
+/// The type mismatches of one column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnTypeMismatches {
-    /// The column; of a promoted record its column and the field: `input.user`.
+    /// The column; for a promoted record, its column and the field: `input.user`.
     pub column: String,
-    /// The path, URL or pattern of its source, where several sources of the run have mismatches in such a column.
+    /// The path, URL or pattern of its source, if several sources of the run have mismatches in this column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Number of values.
+    /// Number of mismatched values.
     pub count: u64,
-    /// The file of the first one.
+    /// The file of the first mismatch.
     pub path: String,
-    /// Line number there, the first line being 1; none in formats that have no lines.
+    /// Line number of the first mismatch, counted from 1; `None` in formats without lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// The number of the row, the first being 1, in formats that have no lines.
+    /// Row number of the first mismatch, counted from 1, in formats without lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<u64>,
-    /// Byte offset in the (uncompressed) file.
+    /// Byte offset of the first mismatch in the (uncompressed) file.
     pub offset: u64,
 }
 
-/// The values of a run that became null because they are not of their column's type.
+/// The type mismatches of all columns of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypeMismatches {
-    /// At most [`MISMATCH_COLUMNS_MAX`] columns, by the places of their first values.
+    /// At most [`MISMATCH_COLUMNS_MAX`] columns, sorted by the place of their first mismatch.
     pub columns: Vec<ColumnTypeMismatches>,
-    /// Number of values of further columns.
+    /// Number of mismatched values in all further columns.
     #[serde(default)]
     pub others: u64,
 }
 
 impl TypeMismatches {
-    /// Returns whether there are none.
+    /// Returns true if there are no mismatches.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty() && self.others == 0
     }
 
-    /// Number of values of all columns.
+    /// Returns the number of mismatched values in all columns.
     pub fn count(&self) -> u64 {
         self.columns.iter().map(|column| column.count).sum::<u64>() + self.others
     }
 
-    /// Takes in those of another run.
+    /// Adds the mismatches of another run.
     pub fn merge(&mut self, other: &TypeMismatches) {
         if other.is_empty() {
             return;
@@ -63,12 +63,12 @@ impl TypeMismatches {
         placed_counts::merge_counts(&mut self.columns, &mut self.others, &other.columns);
     }
 
-    /// Puts the columns in the order of the places of their first values; those beyond the maximum are counted together.
+    /// Sorts the columns by the place of their first mismatch. Moves those beyond the maximum to `others`.
     pub fn sort(&mut self) {
         placed_counts::sort_counts(&mut self.columns, &mut self.others);
     }
 
-    /// Returns the warning for the user; none if there are no such values.
+    /// Returns the warning for the user; `None` if there are no mismatches.
     pub fn warning(&self) -> Option<String> {
         let first = self.columns.first()?;
         let named: Vec<String> = self
@@ -86,7 +86,7 @@ impl TypeMismatches {
             1 => ("value became", "it is"),
             _ => ("values became", "they are"),
         };
-        // A field of a promoted record is no column that a schema could name.
+        // A schema cannot name a field of a promoted record as a column.
         let hint = match first.column.contains('.') {
             true => "--mismatch error refuses such records, each with its place".to_owned(),
             false => format!(
@@ -103,7 +103,7 @@ impl TypeMismatches {
     }
 }
 
-/// A column's name as SQL writes it.
+/// Returns a column's name as SQL writes it.
 pub(crate) fn sql_column_name(name: &str) -> String {
     let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');

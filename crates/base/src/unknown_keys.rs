@@ -1,4 +1,4 @@
-//! Keys of records for which a source has no column, as they came only behind the sample that told its columns.
+//! Keys of records without a column, because they first occur after the sample that defined the columns.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,56 +7,56 @@ use crate::error::escape_control_chars;
 use crate::placed_counts::{self, PLACED_NAMES_MAX, PlacedCount, format_place};
 use crate::type_mismatches::sql_column_name;
 
-/// Distinct keys that are told apart; further ones are counted together.
+/// Maximum number of distinct keys that are counted separately; the rest share one counter.
 pub const UNKNOWN_KEYS_MAX: usize = PLACED_NAMES_MAX;
-/// Length of the longest key that is shown whole; of a longer one, the beginning, the length and a hash are.
+/// Length of the longest key shown in full. A longer key is shown as its beginning, its length and a hash.
 const SHOWN_KEY_BYTES_MAX: usize = 200;
-/// Keys that a message names.
+/// Maximum number of keys that the warning names.
 const WARNING_KEYS_MAX: usize = 5;
 
-/// A key that no column has.
+/// A key without a column, with the number of its occurrences and the place of the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownKey {
-    /// The key, or its path within a column: `user.name`, `items[].price`. A name that looks like a path is in double
-    /// quotes: `"user.name"`.
+    /// The key, or its path within a column: `user.name`, `items[].price`. A name that looks like a path is
+    /// in double quotes: `"user.name"`.
     pub key: String,
-    /// The column that it is within; none if it is a key of the record itself.
+    /// The column that contains the key; `None` for a top-level key of the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
-    /// The path, URL or pattern of its source, where several sources of the run have such a key.
+    /// The path, URL or pattern of its source, if several sources of the run have unknown keys of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Number of times it was left out.
+    /// Number of left-out occurrences.
     pub count: u64,
-    /// The file in which it came first.
+    /// The file of the first occurrence.
     pub path: String,
-    /// Line number there, the first line being 1; none in formats that have no lines.
+    /// Line number of the first occurrence, counted from 1; `None` in formats without lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// The number of the row, the first being 1, in formats that have no lines.
+    /// Row number of the first occurrence, counted from 1, in formats without lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<u64>,
-    /// Byte offset in the (uncompressed) file.
+    /// Byte offset of the first occurrence in the (uncompressed) file.
     pub offset: u64,
 }
 
-/// The keys of a run's sources that no column has.
+/// The keys without a column in all sources of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownKeys {
-    /// At most [`UNKNOWN_KEYS_MAX`] of them, by the places where they came first.
+    /// At most [`UNKNOWN_KEYS_MAX`] keys, sorted by the place of their first occurrence.
     pub keys: Vec<UnknownKey>,
-    /// Occurrences of further keys.
+    /// Number of occurrences of all further keys.
     #[serde(default)]
     pub others: u64,
 }
 
 impl UnknownKeys {
-    /// Returns whether all keys have columns.
+    /// Returns true if every key has a column.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.others == 0
     }
 
-    /// Takes in those of another run.
+    /// Adds the unknown keys of another run.
     pub fn merge(&mut self, other: &UnknownKeys) {
         if other.is_empty() {
             return;
@@ -65,12 +65,12 @@ impl UnknownKeys {
         placed_counts::merge_counts(&mut self.keys, &mut self.others, &other.keys);
     }
 
-    /// Puts the keys in the order of the places where they came first; those beyond the maximum are counted together.
+    /// Sorts the keys by the place of their first occurrence. Moves those beyond the maximum to `others`.
     pub fn sort(&mut self) {
         placed_counts::sort_counts(&mut self.keys, &mut self.others);
     }
 
-    /// Returns the warning for the user; none if all keys have columns.
+    /// Returns the warning for the user; `None` if every key has a column.
     pub fn warning(&self) -> Option<String> {
         if self.keys.is_empty() {
             let more = (self.others > 0).then(|| format_grouped_digits(self.others))?;
@@ -128,10 +128,10 @@ impl PlacedCount for UnknownKey {
 }
 
 impl UnknownKey {
-    /// The column, as SQL writes its name.
+    /// Returns the name, as SQL writes it, of the column that a schema would have to declare.
     fn column_to_declare(&self) -> String {
         let name = self.within.as_ref().unwrap_or(&self.key);
-        // The path of a key that looks like one is its name in SQL.
+        // A key that looks like a path is stored in quotes, which is also its name in SQL.
         if self.within.is_none() && name.starts_with('"') {
             return escape_control_chars(name, &[]);
         }

@@ -1,41 +1,43 @@
-//! Which of the runs on this machine computes: priorities, and turns among equals.
+//! Shares the cores of a machine among its runs: by priority, and in turns among runs of equal priority.
 //!
-//! There is a token per core of the machine, shared by all runs with the same state folder. A worker takes its
-//! [`Turn`] before it begins a split, and looks again between splits, and between the batches of one, whether it may
-//! go on. A run of a higher priority that waits gets every token at the next look; one of the same priority gets those
-//! that were held for a [slice](SLICE), first come, first served, which ends in equal shares; one of a lower priority gets
-//! what is not used. A run that waits stands still with its memory; so does one of priority low as long as higher ones have
-//! use for all cores.
+//! There is one token per core of the machine, shared by all runs with the same state folder. A worker
+//! acquires its [`ComputeTurn`] before it begins a split, and checks between splits, and between the batches
+//! of one, whether it may go on. A waiting run of a higher priority gets every token at the next check. One
+//! of the same priority gets the tokens that were held for a [slice](TURN_SLICE), first come, first served,
+//! which ends in equal shares. One of a lower priority gets the unused tokens. A waiting run stands still and
+//! keeps its memory. A run of priority low stands still for as long as higher ones use all cores.
 //!
-//! **Alone, a turn is nearly free.** A run that was given a token keeps it from split to split: a look reads one word
-//! of the run's own memory, and asks the kernel nothing. A thread per run, the keeper, asks every ten milliseconds whether
-//! others wait, and sets that word. Measured on two cores of 2.6 GHz in a virtual machine that other work kept busy:
+//! **For a run alone, a turn is nearly free.** A run keeps its tokens from split to split: a check reads one
+//! word of the run's own memory and makes no system call. One thread per run, the keeper, asks the kernel
+//! every ten milliseconds whether others wait, and sets that word. Measured on two cores of 2.6 GHz in a
+//! virtual machine that other work kept busy:
 //!
 //! | | |
 //! | --- | --- |
 //! | the first turn of a run whose file is open | 6 to 16 µs of processor time |
-//! | a look while nobody waits, or somebody of a lower priority | 1.3 to 1.8 ns |
-//! | a look while another run of the same priority waits | 31 to 36 ns |
-//! | a rest and the next turn, alone | 49 ns |
+//! | a check while nobody waits, or a run of a lower priority | 1.3 to 1.8 ns |
+//! | a check while another run of the same priority waits | 31 to 36 ns |
+//! | a release and the next turn, alone | 49 ns |
 //! | the keeper of a run alone | 0.3 % of a core |
 //! | a run of two threads that stands still behind a higher priority | 0.3 to 0.4 % of a core |
 //! | a run of high priority until its first token, others of splits of 20 µs: median, 90th and 100th of a hundred | 4, 10, 24 ms; 4, 10, 18 ms |
-//! | two runs of two threads at once: what each got of the cores | 0.57 and 0.58; 0.48 and 0.51 |
+//! | two runs of two threads at once: share of the cores for each | 0.57 and 0.58; 0.48 and 0.51 |
 //!
-//! Other ways to wait were worse. A page of shared memory with counters and a futex would spare the keeper its looks, but
-//! counts of killed processes stay, and a full disk under a mapped file ends a run by SIGBUS. A
-//! file's time of change says that somebody came, never that he was killed. Locks vanish with who held them.
+//! Other ways to wait were worse. A page of shared memory with counters and a futex would spare the keeper
+//! its polling, but the counts of killed processes remain, and a full disk under a mapped file ends a run by
+//! SIGBUS. A file's modification time shows that a run came, never that it was killed. Locks vanish with
+//! their holder.
 //!
-//! **Nothing waits for ever.** A thread that does not compute (it waits for a pipe, a network, another split, its
-//! consumer) keeps no token: the keeper looks at the processor time of each thread with a turn once somebody waits, and takes back the
-//! turns of those that used hardly any and sleep; they ask anew when they go on. So a run never keeps others from what it
-//! waits for itself. Of a stopped process (Ctrl-Z) nobody can take tokens away: its keeper does not
-//! write its beat any more, and who waits goes on without those tokens. Neither is anybody waited for who
-//! does not take a token that is free.
+//! **Nothing waits forever.** A thread that does not compute (it waits for a pipe, a network, another split
+//! or its consumer) keeps no token. Once other runs wait, the keeper reads the processor time of each thread
+//! with a turn. It revokes the turns of sleeping threads that used hardly any; they acquire a new turn when
+//! they go on. So a run never keeps others from producing what it waits for itself. The tokens of a stopped
+//! process (Ctrl-Z) cannot be taken away: its keeper no longer writes its heartbeat, and waiting runs go on
+//! without those tokens. Nor does anyone wait for a run that does not claim a free token.
 //!
-//! A run that holds the tokens of all cores is alone, so that its threads beyond the cores (`--threads`) are not
-//! held back until others come. Where there is no state folder, or its locks are no use (network file systems are shared by
-//! machines), there are no turns. Users have state folders of their own, and do not share cores this way.
+//! A run that holds the tokens of all cores is alone, so its threads beyond the cores (`--threads`) are not
+//! held back until others come. Without a state folder, or without usable locks (machines share network file
+//! systems), there are no turns. Each user has an own state folder; users do not share cores this way.
 
 #[cfg(test)]
 mod tests;
@@ -56,51 +58,51 @@ use crate::error::{Error, Result};
 use crate::state_folder::StateFolder;
 use crate::suggestions::{format_name_list, nearest_candidate};
 
-/// The environment variable that stands between `--priority` and a job file's `priority`.
+/// The environment variable that overrides a job file's `priority` and that `--priority` overrides.
 pub const PRIORITY_ENV_VAR: &str = "TIDEMILL_PRIORITY";
 
-/// After how long a token goes to another run of the same priority.
+/// Time after which a held token goes to another run of the same priority.
 pub const TURN_SLICE: Duration = Duration::from_millis(100);
 
-/// How often a run with tokens looks whether others wait.
+/// Interval at which a run with tokens checks whether others wait.
 const HOLDER_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How often a run that waits asks, and how often once it has stood still behind a higher priority for a while.
+/// Poll intervals of a waiting run: the usual one, and the one after a while behind a higher priority.
 const WAITER_POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(10)];
 
-/// Over how long a thread is looked at that may be waiting for something.
+/// Measurement window for the processor time of a thread that may be idle.
 const IDLE_MEASUREMENT_WINDOW: Duration = Duration::from_millis(20);
 
-/// How long tokens that nobody wants are kept.
+/// Time for which a run keeps tokens that nobody wants.
 const UNUSED_TOKEN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a free token is left for whoever is first in the queue.
+/// Time within which the first waiter in the queue has to claim a free token.
 const FREE_TOKEN_CLAIM_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// For how long who did not take it is passed over.
+/// Time for which a waiter that did not claim it is passed over.
 const PASS_OVER_DURATION: Duration = Duration::from_secs(10);
 
-/// How often a run that others wait for says that it lives …
+/// Heartbeat interval of a run that others wait for …
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// … and after what silence it passes for stopped.
+/// … and the silence after which it counts as stopped.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often a thread that waits looks whether its run has ended.
+/// Interval at which a waiting thread checks whether its run has ended.
 const WAIT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long the keeper of a run without tokens sleeps, unless it is woken.
+/// Sleep of the keeper of a run without tokens, unless it is woken.
 const KEEPER_IDLE_SLEEP: Duration = Duration::from_secs(3600);
 
-/// Which runs go first.
+/// The priority of a run in the sharing of cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Priority {
-    /// Only what others leave.
+    /// Runs only on cores that others leave unused.
     Low,
     /// The default.
     #[default]
     Normal,
-    /// Before all others.
+    /// Runs before all others.
     High,
 }
 
@@ -136,7 +138,7 @@ impl FromStr for Priority {
     }
 }
 
-/// A run's part in the sharing of cores; cloning shares it.
+/// A run's participation in the sharing of cores; clones share it.
 #[derive(Debug, Clone)]
 pub struct CoreSharing {
     lazy_pool: Arc<LazyTokenPool>,
@@ -149,16 +151,16 @@ struct LazyTokenPool {
 }
 
 impl CoreSharing {
-    /// A run's part, in the state folder as it is found when the first split is begun; without one, which is not made, and where that
-    /// folder is no use for it, the run has no turns.
+    /// Creates the participation of a run. The state folder is looked up when the first split begins. Without
+    /// the folder, which is not created here, and with an unusable one, the run has no turns.
     pub fn new(priority: Priority) -> Self {
         CoreSharing { lazy_pool: Arc::new(LazyTokenPool { priority, pool: OnceLock::new() }) }
     }
 
-    /// The same, with all that it needs opened at once: for a priority that somebody asked for.
+    /// Creates the participation and opens its files at once: for a priority that the user requested.
     ///
     /// # Errors
-    /// Where the state folder's files cannot be written or locked.
+    /// Returns an error if the state folder's files cannot be written or locked.
     pub fn open(home: &StateFolder, priority: Priority) -> io::Result<Self> {
         CoreSharing::open_in(&home.path().join("cores"), priority, core_count())
     }
@@ -170,14 +172,14 @@ impl CoreSharing {
         Ok(opened)
     }
 
-    /// Its priority.
+    /// Returns the run's priority.
     pub fn priority(&self) -> Priority {
         self.lazy_pool.priority
     }
 
     fn token_pool(&self) -> Option<&TokenPool> {
         let open = || {
-            // A look leaves nothing behind: the folder is made by whoever keeps a record of a run there.
+            // Lookup creates nothing: the code that stores a run's records creates the folder.
             let home = StateFolder::locate().ok().filter(|home| home.path().is_dir())?;
             let folder = home.path().join("cores");
             TokenPool::open(&folder, self.lazy_pool.priority, core_count()).ok()
@@ -186,33 +188,33 @@ impl CoreSharing {
     }
 }
 
-/// As many as this process may use, so that two runs of one container share what it has.
+/// Returns the number of cores that this process may use, so that two runs of one container share its cores.
 fn core_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A thread's leave to compute, which it has or waits for; dropped, it is somebody else's.
+/// A thread's right to compute, held or awaited; dropping it passes it on.
 ///
-/// It is used by the thread that computes: what that one uses of the processor shows whether the turn is used.
+/// The computing thread itself must use it: that thread's processor time shows whether the turn is in use.
 #[derive(Debug)]
 pub struct ComputeTurn<'a> {
     pool: Option<&'a TokenPool>,
-    /// Its place among the run's turns; none while it rests.
+    /// Its slot among the run's turns; `None` while it is released.
     slot: Option<usize>,
 }
 
 impl<'a> ComputeTurn<'a> {
-    /// A turn that has not been taken. Without cores to share it is always one's turn.
+    /// Creates a turn that is not yet acquired. Without shared cores, a turn is always granted.
     pub fn new(cores: Option<&'a CoreSharing>) -> Self {
         ComputeTurn { pool: cores.and_then(CoreSharing::token_pool), slot: None }
     }
 
-    /// Takes the turn, or goes on with it: waits while others go first. False where the wait ended because
-    /// `is_over` said so, which is asked some times a second; the turn rests then. It is asked under a lock, and should look at
-    /// flags only.
+    /// Acquires the turn, or keeps it: waits while others go first. Returns false if `is_over` ended the
+    /// wait, which is called some times a second; the turn is then released. `is_over` is called under a
+    /// lock, and should read flags only.
     ///
-    /// To be called between splits, and between the batches of a split where no lock is held that another thread of the run may want.
-    /// About a nanosecond for a turn that one has while nobody waits.
+    /// Call it between splits, and between the batches of a split while holding no lock that another thread
+    /// of the run may want. Cost: about a nanosecond for a held turn while nobody waits.
     pub fn acquire(&mut self, is_over: impl Fn() -> bool) -> bool {
         let Some(run) = self.pool else { return true };
         if let Some(place) = self.slot {
@@ -225,7 +227,7 @@ impl<'a> ComputeTurn<'a> {
         self.slot.is_some()
     }
 
-    /// Lets others have it, until it is taken again: before a wait for another thread.
+    /// Releases the turn until it is acquired again: call it before waiting for another thread.
     pub fn release(&mut self) {
         if let (Some(run), Some(place)) = (self.pool, self.slot.take()) {
             run.end_turn(place);
@@ -239,7 +241,7 @@ impl Drop for ComputeTurn<'_> {
     }
 }
 
-/// Who waits outside of the run, the most urgent of them.
+/// The most urgent waiter of other runs, relative to the own priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum OutsideWaiter {
     #[default]
@@ -253,17 +255,17 @@ enum OutsideWaiter {
 struct TokenPool {
     priority: Priority,
     locks: TokenLocks,
-    /// How many tokens there are.
+    /// Number of tokens on the machine.
     token_count: usize,
-    /// Whether who has a turn must look closer.
+    /// True if holders of turns must check whether to go on.
     must_recheck: AtomicBool,
     state: Mutex<TokenPoolState>,
-    /// Told when there is a token for who waits.
+    /// Notified when a token is available for a waiting thread.
     token_available: Condvar,
     keeper_alarm: Arc<KeeperAlarm>,
 }
 
-/// Wakes the keeper.
+/// A signal that wakes the keeper.
 #[derive(Debug, Default)]
 struct KeeperAlarm {
     is_ringing: Mutex<bool>,
@@ -287,75 +289,75 @@ impl KeeperAlarm {
 
 #[derive(Debug, Default)]
 struct TokenPoolState {
-    /// Tokens of the run that no thread of it uses, all of them locked.
+    /// Tokens of the run that none of its threads uses, all of them locked.
     unused_tokens: Vec<UnusedToken>,
-    /// What its threads use.
+    /// The turns of its threads.
     turns: Vec<Option<ActiveTurn>>,
-    /// Tokens that the run has locked: the free ones, and those of turns.
+    /// Tokens that the run has locked: the unused ones, and those of turns.
     held_tokens: Vec<usize>,
-    /// Threads of the run that wait.
+    /// Number of threads of the run that wait.
     waiting_threads: usize,
     waiting_since: Option<Instant>,
     ticket: Option<QueueTicket>,
     outside_waiter: OutsideWaiter,
-    /// Those in the queue who did not take what was free, and since when they are passed over.
+    /// Waiters in the queue that did not claim a free token, and the time since when they are passed over.
     passed_over: Vec<(QueueTicket, Instant)>,
-    /// Who is first in the queue and takes nothing.
+    /// The first waiter in the queue that has not claimed a free token, and since when.
     hesitating_first: Option<(QueueTicket, Instant)>,
-    /// When others were looked at last that may have stopped.
+    /// Time of the last check for stopped holders.
     others_watched_at: Option<Instant>,
-    /// What others' tokens said last, and when that was new.
+    /// The last heartbeat of each token of other runs, and the time of its last change.
     heartbeats: Vec<(u32, Instant)>,
-    /// How many of those pass for stopped.
+    /// Number of those tokens whose holders count as stopped.
     stopped_tokens: usize,
     own_heartbeat: u32,
     own_heartbeat_at: Option<Instant>,
-    /// Whether the kernel refuses locks by now: nobody is waited for any more.
+    /// True once the kernel refuses locks: from then on the run waits for nobody.
     is_locking_disabled: bool,
     turn_counts: TurnCounts,
 }
 
-/// What happened, for tests.
+/// Event counts for tests.
 #[derive(Debug, Default, Clone, Copy)]
 struct TurnCounts {
-    /// How often a thread came for a turn that it did not have.
+    /// Number of requests of threads for a turn that they did not hold.
     requested: u64,
-    /// How often one was given up because others waited.
+    /// Number of turns given up because others waited.
     given_up: u64,
-    /// How often one was taken back from a thread that did not compute.
+    /// Number of turns revoked from threads that did not compute.
     revoked: u64,
 }
 
-/// A token that is not used.
+/// A token of the run that no thread uses.
 #[derive(Debug)]
 struct UnusedToken {
     token: usize,
-    /// Since when the run has it.
+    /// Time since which the run has held the token.
     since: Instant,
     idle_since: Instant,
 }
 
-/// A turn of a thread.
+/// A turn that a thread holds.
 #[derive(Debug)]
 struct ActiveTurn {
     kind: TurnKind,
-    /// Since when the run has the token.
+    /// Time since which the run has held the token.
     since: Instant,
     is_revoked: bool,
-    /// The thread's processor time.
+    /// The clock of the thread's processor time.
     clock: Option<libc::clockid_t>,
-    /// The thread, by the system's number.
+    /// The thread's system number.
     thread: Option<libc::pid_t>,
-    /// The clock's reading, and when it was read; none while nobody waits.
+    /// The last reading of the clock and its time; `None` while nobody waits.
     clock_reading: Option<(u64, Instant)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TurnKind {
     Token(usize),
-    /// One beyond the cores of a run that has all of them.
+    /// A turn without a token, beyond the cores of a run that has all tokens.
     BeyondCores,
-    /// One that passes for a stopped run's.
+    /// A turn on a core whose token belongs to a stopped run.
     BorrowedFromStopped,
 }
 
@@ -399,14 +401,14 @@ impl TokenPool {
             keeper_alarm: Arc::clone(&alarm),
         });
         let kept = Arc::downgrade(&run);
-        // Tokens without a keeper would be kept from others to the run's end.
+        // Without a keeper, tokens would stay locked to the run's end.
         std::thread::Builder::new()
             .name("cores".to_owned())
             .spawn(move || run_keeper(&kept, &alarm))?;
         Ok(run)
     }
 
-    /// Takes a turn, waiting for it.
+    /// Acquires a turn and waits for it. Returns `None` if `is_over` ended the wait.
     fn wait_for_turn(&self, is_over: impl Fn() -> bool) -> Option<usize> {
         let mut state = self.state.lock();
         state.turn_counts.requested += 1;
@@ -428,7 +430,8 @@ impl TokenPool {
         place
     }
 
-    /// Takes a turn, if there is one, for a thread that is counted so often among those that wait.
+    /// Acquires a turn if one is available. `counted` is 1 if the calling thread is counted among the
+    /// waiting, else 0.
     fn try_take_turn(&self, state: &mut TokenPoolState, counted: usize) -> Option<usize> {
         if let Some(free) = state.unused_tokens.pop() {
             return Some(state.add_turn(TurnKind::Token(free.token), free.since));
@@ -441,7 +444,7 @@ impl TokenPool {
             if state.held_tokens.len() == self.token_count {
                 return Some(state.add_turn(TurnKind::BeyondCores, now));
             }
-            // Without the keeper where there is nobody to wait for: that is all there is to a run alone.
+            // No keeper is needed if there is nobody to wait for: a run alone takes only this path.
             if state.waiting_threads == counted
                 && self.first_waiter_before(queue_range(self.priority).end, state).is_none()
                 && let Some(token) = self.lock_free_token(state)
@@ -455,7 +458,7 @@ impl TokenPool {
         is_lent.then(|| state.add_turn(TurnKind::BorrowedFromStopped, now))
     }
 
-    /// Whether a turn lasts, though somebody waits or it was revoked; if not, it is given up.
+    /// Decides whether a turn continues although others wait or it was revoked; otherwise gives it up.
     fn keep_turn_or_yield(&self, place: usize) -> bool {
         let mut state = self.state.lock();
         let (asked, lent, stopped) =
@@ -483,7 +486,7 @@ impl TokenPool {
         goes_on
     }
 
-    /// Ends a turn: its token is the run's until others ask.
+    /// Ends a turn: the run keeps its token until others want it.
     fn end_turn(&self, place: usize) {
         let mut state = self.state.lock();
         let Some(turn) = state.turns[place].take() else { return };
@@ -510,7 +513,7 @@ impl TokenPool {
         self.locks.unlock_token(token);
     }
 
-    /// Locks a token that nobody has, the last ones first: a run that may use fewer cores knows only the others.
+    /// Locks a free token, the last ones first: a run that may use fewer cores only knows the first ones.
     fn lock_free_token(&self, state: &mut TokenPoolState) -> Option<usize> {
         let mut others =
             (0..self.token_count).rev().filter(|token| !state.held_tokens.contains(token));
@@ -528,13 +531,13 @@ impl TokenPool {
             .first_waiter(queue_range(Priority::High).start..ticket, &state.passed_over_tickets())
     }
 
-    /// Who waits outside.
+    /// Returns the most urgent waiter of other runs.
     fn most_urgent_waiter(&self, state: &TokenPoolState) -> OutsideWaiter {
         let own = queue_range(self.priority);
         let (first, last) = (queue_range(Priority::High).start, queue_range(Priority::Low).end);
         let passed_over = state.passed_over_tickets();
         let waits = |queue| self.locks.first_waiter(queue, &passed_over).is_some();
-        // One question alone, where nobody does.
+        // A single system call if nobody waits.
         if !waits(first..last) {
             OutsideWaiter::Nobody
         } else if waits(first..own.start) {
@@ -546,7 +549,7 @@ impl TokenPool {
         }
     }
 
-    /// What the keeper does; how long it may sleep then.
+    /// Runs one round of the keeper; returns how long it may sleep afterwards.
     fn run_keeper_round(&self) -> Duration {
         let now = Instant::now();
         let state = &mut *self.state.lock();
@@ -577,7 +580,7 @@ impl TokenPool {
         self.must_recheck.store(is_asked, Ordering::Relaxed);
         match state.waiting_since {
             _ if is_idle => KEEPER_IDLE_SLEEP,
-            // Behind a higher one it may be for long; an equal hands a core over every slice.
+            // The wait behind a higher priority may be long; an equal hands over a core every slice.
             Some(since)
                 if state.outside_waiter == OutsideWaiter::Higher
                     && now.duration_since(since) > UNUSED_TOKEN_TIMEOUT =>
@@ -589,13 +592,13 @@ impl TokenPool {
         }
     }
 
-    /// Gives back tokens that no thread uses: to whoever asks, or because nobody wants them for long.
+    /// Releases tokens that no thread uses: if other runs wait, or if nobody has wanted them for a while.
     fn release_unused_tokens(&self, state: &mut TokenPoolState, now: Instant) {
         let is_asked = state.outside_waiter > OutsideWaiter::Nobody;
         let given = |free: &UnusedToken| {
             is_asked || now.duration_since(free.idle_since) >= UNUSED_TOKEN_TIMEOUT
         };
-        // Who waits here is about to take them, unless others go first.
+        // Waiting threads of this run are about to take them, unless others go first.
         if state.waiting_threads > 0 && state.outside_waiter < OutsideWaiter::Higher {
             return;
         }
@@ -605,7 +608,7 @@ impl TokenPool {
         given.iter().for_each(|free| self.release_token(free.token, state));
     }
 
-    /// Takes turns back from threads that do not compute.
+    /// Revokes the turns of threads that do not compute.
     fn revoke_idle_turns(&self, state: &mut TokenPoolState, now: Instant) {
         let is_asked = state.outside_waiter > OutsideWaiter::Nobody;
         let mut tokens = Vec::new();
@@ -621,7 +624,7 @@ impl TokenPool {
             }
             turn.clock_reading = Some((cpu_ns, now));
             let is_idle = u128::from(cpu_ns.saturating_sub(before_ns)) * 10 < passed.as_nanos();
-            // On a machine with more to do than it can, one that wants to compute may not get to.
+            // On an overloaded machine, a thread that wants to compute may get no processor time.
             if is_idle && !turn.thread.is_some_and(is_thread_runnable) {
                 turn.is_revoked = true;
                 state.turn_counts.revoked += 1;
@@ -642,7 +645,7 @@ impl TokenPool {
         }
     }
 
-    /// Gets tokens for who waits, one a place in the queue.
+    /// Acquires tokens for waiting threads, one for each place in the queue.
     fn acquire_tokens_for_waiters(&self, state: &mut TokenPoolState, now: Instant) {
         loop {
             if state.waiting_threads <= state.unused_tokens.len() {
@@ -670,7 +673,7 @@ impl TokenPool {
             {
                 state.unused_tokens.push(UnusedToken { token, since: now, idle_since: now });
                 self.token_available.notify_one();
-                // Behind those who came meanwhile; without a gap in which nobody seems to wait.
+                // Queues up again behind later runs, without a gap in which nobody seems to wait.
                 state.ticket = self.locks.join_queue(self.priority).ok();
                 self.locks.leave_queue(ticket);
                 continue;
@@ -685,7 +688,7 @@ impl TokenPool {
         }
     }
 
-    /// Finds out whose holders have stopped.
+    /// Counts the tokens whose holders have stopped.
     fn detect_stopped_holders(&self, state: &mut TokenPoolState, now: Instant) {
         let said = self.locks.read_heartbeats(self.token_count);
         state.heartbeats.resize(self.token_count, (0, now));
@@ -707,7 +710,7 @@ impl TokenPool {
         }
     }
 
-    /// Passes over who is first and does not take what is there for it.
+    /// Passes over the first waiter if it does not claim an available token.
     fn pass_over_hesitating_waiter(
         &self,
         first: Option<QueueTicket>,
@@ -735,7 +738,7 @@ impl TokenPool {
 
 impl Drop for TokenPool {
     fn drop(&mut self) {
-        // Not left to the closing of the file: a child process may have it open.
+        // Does not rely on closing the file: a child process may have it open.
         let state = self.state.get_mut();
         state.held_tokens.iter().for_each(|token| self.locks.unlock_token(*token));
         state.ticket.iter().for_each(|ticket| self.locks.leave_queue(*ticket));
@@ -743,7 +746,7 @@ impl Drop for TokenPool {
     }
 }
 
-/// The keeper of a run's tokens.
+/// The thread that keeps a run's tokens.
 fn run_keeper(run: &Weak<TokenPool>, alarm: &KeeperAlarm) {
     while let Some(kept) = run.upgrade() {
         let pause = kept.run_keeper_round();
@@ -752,7 +755,7 @@ fn run_keeper(run: &Weak<TokenPool>, alarm: &KeeperAlarm) {
     }
 }
 
-/// What a clock says, in nanoseconds; none for that of a thread that has ended.
+/// Reads a clock in nanoseconds; returns `None` for the clock of a thread that has ended.
 fn read_clock_ns(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills in the structure, or leaves it and returns an error.
@@ -761,7 +764,7 @@ fn read_clock_ns(clock: libc::clockid_t) -> Option<u64> {
     Some(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The clock of this thread's processor time, for others to read.
+/// Returns the clock of this thread's processor time, which other threads can read.
 #[cfg(target_os = "linux")]
 fn own_cpu_clock() -> Option<libc::clockid_t> {
     let mut clock = 0;
@@ -770,7 +773,7 @@ fn own_cpu_clock() -> Option<libc::clockid_t> {
     (status == 0).then_some(clock)
 }
 
-/// This thread's number.
+/// Returns this thread's system number.
 #[cfg(target_os = "linux")]
 fn own_thread_id() -> Option<libc::pid_t> {
     thread_local! {
@@ -785,8 +788,8 @@ fn own_thread() -> Option<libc::pid_t> {
     None
 }
 
-/// Whether a thread of this process computes or waits for nothing but a core: the letter behind its name in
-/// `/proc/self/task/…/stat`, as proc_pid_stat(5) has it.
+/// Returns true if a thread of this process computes or only waits for a core: the state letter after its
+/// name in `/proc/self/task/…/stat`, as in proc_pid_stat(5).
 fn is_thread_runnable(thread: libc::pid_t) -> bool {
     let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
     told.is_ok_and(|told| told.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))

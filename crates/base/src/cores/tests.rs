@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, channel};
 
 use super::*;
 
-/// Says what a process of its own is to do: the folder, the priority, the cores, and what with its turn.
+/// Variable that tells a child process its folder, priority, number of cores and activity.
 const CHILD_ROLE_VARIABLE: &str = "TIDEMILL_TEST_CORES";
 
-/// Another run, in a process of its own, that says what happens to its turn.
+/// Another run in a child process, which prints the events of its turn.
 struct ChildRun {
     process: Child,
     stdin: Option<ChildStdin>,
@@ -39,7 +39,7 @@ impl ChildRun {
         ChildRun { process, stdin, events: said, skipped_events: VecDeque::new() }
     }
 
-    /// Waits until it says this.
+    /// Waits for an event of the child.
     fn wait_for_event(&mut self, event: &str) {
         if let Some(at) = self.skipped_events.iter().position(|early| early == event) {
             self.skipped_events.drain(..=at);
@@ -80,7 +80,7 @@ fn turn_counts(cores: &CoreSharing) -> TurnCounts {
     cores.token_pool().unwrap().state.lock().turn_counts
 }
 
-/// Nothing as a test; what [`Other`] starts.
+/// Does nothing as a test; [`ChildRun`] starts it as a child process.
 #[test]
 fn a_run_in_a_process_of_its_own() {
     let Ok(role) = std::env::var(CHILD_ROLE_VARIABLE) else { return };
@@ -96,7 +96,7 @@ fn a_run_in_a_process_of_its_own() {
         "compute" => {
             let is_over = Arc::new(AtomicBool::new(false));
             let told = Arc::clone(&is_over);
-            // Also where whoever started it is no more.
+            // Also ends if the parent process is gone.
             std::thread::spawn(move || {
                 next_line();
                 told.store(true, Ordering::Relaxed);
@@ -119,7 +119,7 @@ fn a_run_in_a_process_of_its_own() {
     }
 }
 
-/// Looks until somebody waits with a priority.
+/// Waits until a run of a priority is in the queue.
 fn wait_for_waiter(folder: &Path, priority: Priority) {
     let locks = TokenLocks::open(folder).unwrap();
     while locks.first_waiter(queue_range(priority), &[]).is_none() {
@@ -136,7 +136,7 @@ fn high_priority_run_goes_first_and_others_resume_after_it() {
         let high = CoreSharing::open_in(folder.path(), Priority::High, 1).unwrap();
         let mut turn = ComputeTurn::new(Some(&high));
         assert!(turn.acquire(|| false));
-        // The others wait for as long as it computes.
+        // The others wait while this run computes.
         wait_for_waiter(folder.path(), Priority::Low);
         assert!(turn.acquire(|| false));
         drop(turn);
@@ -157,7 +157,7 @@ fn a_high_run_takes_all_tokens() {
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut turn = ComputeTurn::new(Some(&high));
-                // Who waited for the others in another way would lose the turn.
+                // A thread that waited for the others in another way would lose its turn.
                 while !has_all.load(Ordering::Relaxed) {
                     assert!(turn.acquire(|| false));
                     let held = high.token_pool().unwrap().state.lock().held_tokens.len();
@@ -218,11 +218,11 @@ fn a_thread_that_waits_for_a_pipe_keeps_no_token() {
     let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
     let mut turn = ComputeTurn::new(Some(&low));
     assert!(turn.acquire(|| false));
-    // It asks anew when it goes on.
+    // The child acquires a new turn when it goes on.
     other.send_line();
     wait_for_waiter(folder.path(), Priority::High);
     while turn_counts(&low).given_up == 0 {
-        // It is given up, and then waited for until this says that it was enough.
+        // Gives the turn up, and stops waiting for the next one at once.
         turn.acquire(|| true);
     }
     other.wait_for_event("went on");
@@ -295,7 +295,7 @@ fn cancelled_run_stops_waiting_and_leaves_queue() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let mut turn = ComputeTurn::new(Some(&low));
-            // Should it get one now and then, it asks on.
+            // Continues to request turns if it gets one now and then.
             while turn.acquire(|| cancel.is_cancelled()) && !cancel.is_cancelled() {
                 turn.release();
             }

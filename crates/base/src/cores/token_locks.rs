@@ -1,20 +1,22 @@
-//! What runs tell each other: locks on bytes of one file, which the kernel takes back from a killed process.
+//! Core tokens and the queue for them: byte-range locks on one file, which the kernel releases if a process
+//! is killed.
 //!
 //! ```text
-//! bytes that are locked, of a file that need not have them
+//! locked bytes, which the file need not contain
 //! 0 … 1023                a token per core
-//! 2^20 …                  who waits with priority high,   at 2^20 + the microsecond it began
+//! 2^20 …                  waiters of priority high,   at 2^20 + the microsecond their wait began
 //! 2^60 + 2^20 …           … normal
 //! 2^61 + 2^20 …           … low
 //!
-//! bytes that are written
-//! 4 i … 4 i + 3           how often the holder of token i said that it lives, while somebody waits
+//! written bytes
+//! 4 i … 4 i + 3           heartbeat counter of the holder of token i, updated while other runs wait
 //! ```
 //!
-//! So one question to the kernel ("is anything locked before this byte?") tells whether somebody has to go first,
-//! of a higher priority or of the same and earlier. The locks are those of an open file description
-//! (`F_OFD_SETLK`): two runs of one process exclude each other as those of two do, and a file that something else in
-//! the process closes takes none of them away. `flock` would need an open file per token, and can only be looked at by taking it.
+//! One call ("is any byte before this one locked?") therefore tells whether another run goes first, because
+//! of a higher priority or an earlier start of its wait. The locks belong to an open file description
+//! (`F_OFD_SETLK`): two runs of one process exclude each other as those of two processes do, and closing the
+//! file elsewhere in the process releases none of them. `flock` would need an open file per token, and can
+//! only be tested by taking it.
 
 use std::fs::File;
 use std::io;
@@ -25,10 +27,10 @@ use std::path::Path;
 
 use super::Priority;
 
-/// Cores that are told apart at most; a larger machine's others are not shared out.
+/// Maximum number of tokens; further cores of a larger machine are not shared out.
 pub(super) const TOKENS_MAX: usize = 1024;
 
-/// Before the first byte of those who wait.
+/// Offset of the queue's first byte within its priority.
 const QUEUE_START: u64 = 1 << 20;
 
 /// The file with a run's locks.
@@ -37,15 +39,15 @@ pub(super) struct TokenLocks {
     file: File,
 }
 
-/// A place in the queue: the byte that says so. Lower ones go first.
+/// A place in the queue: the byte that the waiting run locks. Lower bytes go first.
 pub(super) type QueueTicket = u64;
 
 impl TokenLocks {
-    /// The locks in a folder, made if it is missing.
+    /// Opens the lock file in a folder, and creates both if missing.
     ///
     /// # Errors
-    /// What the system says, and [`io::ErrorKind::Unsupported`] where the folder is on a file system that other
-    /// machines may lock too.
+    /// Returns the system's error, and [`io::ErrorKind::Unsupported`] on a file system that other machines
+    /// may lock too.
     pub(super) fn open(folder: &Path) -> io::Result<TokenLocks> {
         crate::state_folder::create_private_folders(folder)?;
         let path = folder.join("tokens");
@@ -57,31 +59,31 @@ impl TokenLocks {
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         let locks = TokenLocks { file };
-        // Whether it can be done at all.
+        // Fails if the system has no such locks.
         locks.first_locked_byte(0..1)?;
         Ok(locks)
     }
 
-    /// Takes a token, if nobody else has it.
+    /// Locks a token, if no other run has it.
     pub(super) fn try_lock_token(&self, token: usize) -> bool {
         matches!(self.try_lock_byte(token as u64), Ok(true))
     }
 
-    /// Whether another run has a token.
+    /// Returns true if another run has locked a token.
     pub(super) fn is_token_locked(&self, token: usize) -> bool {
         let token = token as u64;
         !matches!(self.first_locked_byte(token..token + 1), Ok(None))
     }
 
-    /// Gives a token back.
+    /// Releases a token.
     pub(super) fn unlock_token(&self, token: usize) {
         self.unlock_byte(token as u64);
     }
 
-    /// Queues up, behind all of the same priority that wait.
+    /// Joins the queue behind all waiting runs of the same priority.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub(super) fn join_queue(&self, priority: Priority) -> io::Result<QueueTicket> {
         let mut ticket = queue_range(priority).start + monotonic_us();
         while !self.try_lock_byte(ticket)? {
@@ -95,7 +97,8 @@ impl TokenLocks {
         self.unlock_byte(ticket);
     }
 
-    /// Another run that waits in a part of the queue, those in `passed_over` left out. An error is nobody.
+    /// Returns another run that waits in a part of the queue, except for those in `passed_over`. An error
+    /// counts as no waiter.
     pub(super) fn first_waiter(
         &self,
         queue: Range<QueueTicket>,
@@ -116,15 +119,15 @@ impl TokenLocks {
         None
     }
 
-    /// Says of tokens that their holder lives.
+    /// Writes the heartbeat counter for tokens, which shows that their holder lives.
     pub(super) fn write_heartbeats(&self, tokens: impl Iterator<Item = usize>, beat: u32) {
         for token in tokens {
-            // Unsaid on a full disk; then they pass for a stopped process's.
+            // Without it, on a full disk, the tokens count as those of a stopped process.
             let _ = self.file.write_all_at(&beat.to_le_bytes(), 4 * token as u64);
         }
     }
 
-    /// What was said last of each of the first tokens.
+    /// Reads the heartbeat counters of the first `tokens` tokens.
     pub(super) fn read_heartbeats(&self, tokens: usize) -> Vec<u32> {
         let mut bytes = vec![0; 4 * tokens];
         let mut filled = 0;
@@ -146,11 +149,11 @@ impl TokenLocks {
     }
 
     fn unlock_byte(&self, byte: u64) {
-        // It was locked by the same call.
+        // The same call has locked it, so it cannot fail.
         let _ = self.call_fcntl(LockCommand::Unlock, byte..byte + 1);
     }
 
-    /// A byte that another run has locked.
+    /// Returns the first byte of a range that another run has locked.
     fn first_locked_byte(&self, bytes: Range<u64>) -> io::Result<Option<u64>> {
         let from = bytes.start;
         Ok(self.call_fcntl(LockCommand::Query, bytes)?.map(|found| found.max(from)))
@@ -170,7 +173,7 @@ impl TokenLocks {
         lock.l_whence = libc::SEEK_SET as libc::c_short;
         lock.l_start = place(bytes.start)?;
         lock.l_len = place(bytes.end - bytes.start)?;
-        // SAFETY: the descriptor is open as long as the file, and the structure is the one that these commands take.
+        // SAFETY: the descriptor is open as long as the file, and these commands take this structure.
         let status = unsafe { libc::fcntl(self.file.as_raw_fd(), command, &raw mut lock) };
         if status < 0 {
             return Err(io::Error::last_os_error());
@@ -194,7 +197,7 @@ enum LockCommand {
     Query,
 }
 
-/// The bytes of those who wait with a priority.
+/// Returns the bytes of the queue for a priority.
 pub(super) fn queue_range(priority: Priority) -> Range<QueueTicket> {
     let rank: u64 = match priority {
         Priority::High => 0,
@@ -205,16 +208,16 @@ pub(super) fn queue_range(priority: Priority) -> Range<QueueTicket> {
     start..((rank + 1) << 60)
 }
 
-/// A clock that all processes of the machine share.
+/// Returns the time of a clock that all processes of the machine share.
 fn monotonic_us() -> u64 {
     super::read_clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0) / 1000
 }
 
-/// Whether other machines may see the same file, by what the kernel calls its file system.
+/// Returns true if other machines may see the same file, judged by the kernel's number of its file system.
 #[cfg(target_os = "linux")]
 fn is_network_file_system(file: &File) -> io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type;
-    // NFS, SMB, CIFS, SMB2, Ceph, AFS, Coda, Lustre, GPFS, GFS2, OCFS2: linux/magic.h and theirs.
+    // NFS, SMB, CIFS, SMB2, Ceph, AFS, Coda, Lustre, GPFS, GFS2, OCFS2: linux/magic.h and their own sources.
     let known = [
         0x6969,
         0x517b,
@@ -228,7 +231,7 @@ fn is_network_file_system(file: &File) -> io::Result<bool> {
         0x0116_1970,
         0x7461_636f_u64,
     ];
-    // The upper half is a sign only.
+    // The upper half is only a sign extension.
     Ok(known.contains(&(kind as u64 & 0xffff_ffff)))
 }
 
