@@ -1,13 +1,13 @@
-//! Which addresses does a process not ask for somebody else?
+//! Protects the machine's metadata services from requests on behalf of others.
 //!
-//! A cloud tells its machines who they are at addresses that no router passes on, 169.254.169.254 above all: whoever is on the
-//! machine is given credentials there. A process that fetches what others name would fetch them for these. Once it is
-//! guarded, names that lead to such addresses are not known to it, and URLs that have them in the place of a name are refused.
+//! Clouds serve machine metadata at link-local addresses, above all at 169.254.169.254. Any process on the
+//! machine gets credentials there, so a process that fetches URLs of other users would fetch the credentials
+//! for them. A guarded process does not resolve names to such addresses, and refuses URLs that contain them.
 //!
-//! Every client of the process is guarded: those of web servers and redirects ([`http`](crate::http)), and those of
-//! buckets ([`s3`](crate::s3)). The check of a name covers the addresses that the client connects to, so the name
-//! cannot resolve to others after the check. The process can still fetch its own credentials there: it requests them by
-//! address, and no bucket is at such an address ([`gives_credentials`]).
+//! The guard covers every client of the process: those for web servers and redirects ([`http`](crate::http)),
+//! and those for buckets ([`s3`](crate::s3)). The check of a name covers the addresses that the client
+//! connects to, so the name cannot resolve to others after the check. The process can still fetch its own
+//! credentials: it requests them by address, and no bucket is at such an address ([`is_credentials_url`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,17 +19,17 @@ static IS_GUARDED: AtomicBool = AtomicBool::new(false);
 /// The message of a refused request.
 pub(crate) const REFUSED_HOST_MESSAGE: &str = "its host is for the machine alone that asks";
 
-/// Guards this process, from now on.
+/// Guards this process, from now on and for good.
 pub fn guard_process() {
     IS_GUARDED.store(true, Ordering::Relaxed);
 }
 
-/// Whether it is.
+/// Returns true if this process is guarded.
 pub(crate) fn is_guarded() -> bool {
     IS_GUARDED.load(Ordering::Relaxed)
 }
 
-/// Whether a guarded process does not ask at this address.
+/// Returns true if an address is private to the machine, so that a guarded process refuses it.
 pub(crate) fn is_private_to_machine(address: IpAddr) -> bool {
     // Metadata services of Alibaba, Oracle and Azure.
     const AMONG_OTHERS: [Ipv4Addr; 3] = [
@@ -65,7 +65,7 @@ fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::new(a, b, c, d))
 }
 
-/// Whether a URL has such an address in the place of a name.
+/// Returns true if the host of a URL is a private address instead of a name.
 pub fn has_private_address(url: &str) -> bool {
     let address = Url::parse(url).ok().and_then(|url| match url.host()? {
         Host::Ipv4(address) => Some(IpAddr::V4(address)),
@@ -75,13 +75,13 @@ pub fn has_private_address(url: &str) -> bool {
     address.is_some_and(is_private_to_machine)
 }
 
-/// Whether a request for a URL is refused.
+/// Returns true if this process refuses requests to a URL.
 pub(crate) fn is_refused_url(url: &str) -> bool {
     is_guarded() && has_private_address(url)
 }
 
-/// Returns true if a URL serves the machine's own credentials: at Amazon's fixed addresses, or at an origin that the
-/// environment names.
+/// Returns true if a URL serves the machine's own credentials: at Amazon's fixed addresses, or at an origin
+/// that the environment names.
 pub(crate) fn is_credentials_url(url: &str) -> bool {
     const ADDRESSES: [&str; 2] = ["http://169.254.169.254", "http://169.254.170.2"];
     const VARIABLES: [&str; 2] = ["AWS_METADATA_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];

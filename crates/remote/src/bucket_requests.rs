@@ -1,9 +1,9 @@
-//! Requests to a bucket that `object_store` does not make: listings in which any key may stand, page by
-//! page, with folders; and all that a `HEAD` tells.
+//! Requests to a bucket that `object_store` does not offer: page-by-page listings with folders that accept
+//! any key, and all headers of a `HEAD` response.
 //!
-//! `object_store` fails a whole page of a listing for one key that it cannot name (`a//b`). Here keys come
-//! percent-encoded where the server does that (`encoding-type=url`), as XML has no control characters.
-//! Requests are signed by `object_store`, sent by its client and repeated as it repeats its own.
+//! `object_store` fails a whole page of a listing if it cannot represent one key (`a//b`). Here keys are
+//! percent-encoded if the server supports that (`encoding-type=url`), because XML has no control characters.
+//! `object_store` signs the requests, its client sends them, and retries follow its rules.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use crate::http_client::root_cause;
 use crate::s3::Bucket;
 use crate::storage_options::S3Settings;
 
-/// What a signature encodes: all but these.
+/// Characters that a signature encodes.
 const QUERY_ENCODED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// The same of a path, whose `/` stay.
+/// Characters that a signature encodes in a path, where `/` stays.
 const PATH_ENCODED: &AsciiSet = &QUERY_ENCODED.remove(b'/');
-/// An answer that is no page of 1,000 keys of 1,024 bytes each, all encoded.
+/// Maximum size of a response. A page of 1,000 keys of 1,024 bytes each, all encoded, is smaller.
 const RESPONSE_BYTES_MAX: u64 = 16 << 20;
 
-/// How a bucket is asked.
+/// Client, address and signing settings for requests to a bucket.
 #[derive(Debug)]
 pub(crate) struct BucketConnection {
     client: HttpClient,
@@ -46,7 +46,7 @@ pub(crate) struct BucketConnection {
     signs_requests: bool,
     signs_payload: bool,
     requester_pays: bool,
-    /// Sessions, which a directory bucket wants, are known to `object_store` alone.
+    /// True for a directory bucket, whose requests need a session that only `object_store` can create.
     pub(crate) is_express: bool,
     retry: RetryConfig,
 }
@@ -61,7 +61,7 @@ fn configured_region(settings: &S3Settings) -> String {
     region.unwrap_or_else(|| "us-east-1".to_owned())
 }
 
-/// Where the bucket of this name is: `https://host/bucket`, without a `/` at its end.
+/// Returns the address of a bucket: `https://host/bucket`, without a `/` at its end.
 pub(crate) fn bucket_address(name: &str, settings: &S3Settings) -> String {
     let in_host = settings.is_enabled(K::VirtualHostedStyleRequest);
     let region = configured_region(settings);
@@ -75,7 +75,7 @@ pub(crate) fn bucket_address(name: &str, settings: &S3Settings) -> String {
 }
 
 impl BucketConnection {
-    /// How the bucket at this address is asked by such a client.
+    /// Creates the connection to the bucket at an address, over a client.
     pub(crate) fn new(
         address: String,
         settings: &S3Settings,
@@ -96,7 +96,7 @@ impl BucketConnection {
     }
 }
 
-/// What a server has answered.
+/// A response of a bucket.
 struct BucketResponse {
     status: u16,
     headers: Vec<(String, String)>,
@@ -106,28 +106,28 @@ struct BucketResponse {
 /// An object of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedObject {
-    /// Its key, whatever is in it.
+    /// Its key, whatever characters it contains.
     pub key: String,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was last written.
+    /// Time of the last modification.
     pub modified: DateTime<Utc>,
-    /// Its version, in quotes.
+    /// ETag, in quotes.
     pub e_tag: Option<String>,
-    /// How it is stored, where the server says so: `STANDARD`.
+    /// Storage class such as `STANDARD`, if the server reports it.
     pub storage_class: Option<String>,
 }
 
 impl ListedObject {
-    /// The same as `object_store` has it.
+    /// Returns the metadata as an `object_store` type.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a key that it cannot name.
+    /// [`Error::Usage`] for a key that `object_store` cannot represent.
     pub(crate) fn to_object_meta(&self, bucket: &Bucket) -> Result<ObjectMeta> {
         Ok(self.clone().into_object_meta(bucket.parse_key(&self.key)?))
     }
 
-    /// The same, of a key that is known to be one of its.
+    /// Converts the metadata to an `object_store` type, with the parsed key.
     pub(crate) fn into_object_meta(self, location: Path) -> ObjectMeta {
         ObjectMeta {
             location,
@@ -139,26 +139,26 @@ impl ListedObject {
     }
 }
 
-/// Up to 1,000 names of a listing, in the order of their bytes.
+/// A page of a listing: up to 1,000 names in byte order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListingPage {
-    /// Objects.
+    /// The objects.
     pub objects: Vec<ListedObject>,
-    /// What keys have in common up to the next `/`, with it.
+    /// Common prefixes of keys up to the next `/`, including it.
     pub folders: Vec<String>,
-    /// By what the next page is asked for; none after the last.
+    /// Token of the next page; `None` on the last page.
     pub next_token: Option<String>,
 }
 
-/// By what the pages of one listing were asked for, so that one that turns in a circle ends.
+/// Tokens of the pages of one listing, which end a listing that runs in circles.
 #[derive(Debug, Default)]
 pub(crate) struct ListingTokens(HashSet<String>);
 
 impl ListingTokens {
-    /// By what the page behind this one is asked for; none after the last.
+    /// Takes the token of the page after this one; `None` on the last page.
     ///
     /// # Errors
-    /// [`Error::Remote`] where that was asked for before.
+    /// [`Error::Remote`] if the token was used before.
     pub(crate) fn take_next_token(
         &mut self,
         bucket: &Bucket,
@@ -180,23 +180,23 @@ impl ListingTokens {
     }
 }
 
-/// What is told of an object by itself.
+/// Metadata of one object, from a `HEAD` response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectHead {
-    /// As it would stand in a listing.
+    /// Metadata as in a listing.
     pub listed: ListedObject,
-    /// All that the server's answer says of it, by the names of its headers.
+    /// All headers of the response, by name.
     pub headers: Vec<(String, String)>,
 }
 
 impl ObjectHead {
-    /// What a header says.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether its ETag may be the MD5 sum of its bytes: not where a key management service, or the
-    /// customer's key, encrypts.
+    /// Returns true if the ETag may be the MD5 sum of the content. It is not if a key management service or
+    /// the customer's key encrypts the object.
     pub fn e_tag_may_be_md5(&self) -> bool {
         let kms = self.header("x-amz-server-side-encryption").is_some_and(|by| by != "AES256");
         !kms && self.header("x-amz-server-side-encryption-customer-algorithm").is_none()
@@ -204,8 +204,8 @@ impl ObjectHead {
 }
 
 impl Bucket {
-    /// A page of what begins with `prefix`; with `folders` that is taken together which has a `/` behind
-    /// it. The first page has no `token`.
+    /// Returns a page of the keys that begin with `prefix`. With `folders`, keys with a further `/` are
+    /// grouped by their common prefix. The first page has no `token`.
     ///
     /// # Errors
     /// [`Error::Remote`].
@@ -237,13 +237,14 @@ impl Bucket {
         })
     }
 
-    /// All that is told of a key; none if it is not there.
+    /// Returns all metadata of a key; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Remote`], and [`Error::Usage`] for a key with `.` or `..` as a part, which no URL has.
+    /// [`Error::Remote`], and [`Error::Usage`] for a key with a component `.` or `..`, which no URL can
+    /// contain.
     pub async fn head_with_headers(self: Arc<Self>, key: String) -> Result<Option<ObjectHead>> {
         if key.split('/').any(|part| part == "." || part == "..") {
-            // Says why.
+            // This returns the error.
             self.parse_key(&key)?;
         }
         let answer = self.send_request("HEAD", "read", &key, &key, &[]).await?;
@@ -267,7 +268,7 @@ impl Bucket {
         Ok(Some(ObjectHead { listed, headers: answer.headers }))
     }
 
-    /// Sends a request, and repeats it as others are repeated.
+    /// Sends a request, with the same retries as `object_store`'s.
     async fn send_request(
         &self,
         method: &str,
@@ -349,7 +350,7 @@ impl Bucket {
         }
         let mut coming = answer.into_body().bytes_stream();
         let mut body = Vec::new();
-        // Not every body says before how long it is.
+        // Not every response announces the length of its body.
         while let Some(bytes) = coming.try_next().await.map_err(|error| root_cause(&error))? {
             body.extend_from_slice(&bytes);
             if body.len() as u64 > RESPONSE_BYTES_MAX {
@@ -371,7 +372,7 @@ impl Bucket {
         self.request_error(action, key, tried, &cause)
     }
 
-    /// What `object_store` would say of it, in words.
+    /// Returns the error for a failed request, parsed from the text that `object_store` would produce.
     fn request_error(&self, action: &'static str, key: &str, tried: usize, cause: &str) -> Error {
         let retried = if tried > 0 { format!(", after {tried} retries") } else { String::new() };
         let text = format!("request failed{retried} - {cause}");
@@ -380,7 +381,7 @@ impl Bucket {
     }
 }
 
-/// A page of a listing from its XML.
+/// Parses a page of a listing from XML.
 fn parse_listing_page(xml: &[u8]) -> Result<ListingPage, String> {
     let invalid = |what: &str| format!("the answer is no listing: {what}");
     let text = std::str::from_utf8(xml).map_err(|_| invalid("it is not UTF-8"))?;
@@ -480,7 +481,7 @@ fn parse_listing_page(xml: &[u8]) -> Result<ListingPage, String> {
     Ok(page)
 }
 
-/// A key as S3 encodes it, in which a `+` is a blank.
+/// Decodes a key in S3's encoding, where `+` is a blank.
 fn decode_listed_key(key: &str) -> String {
     percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned()
 }

@@ -1,5 +1,5 @@
-//! What is fetched by itself, beside the blocks of the pool: small objects, beginnings, what a web server says
-//! first. Each is a request whose bytes are wanted as they are; they are counted for the whole process.
+//! Process-wide counters of direct requests: those outside of the prefetch pool, for small objects, first
+//! bytes and probes of web servers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ fn increment(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Adds all of it to what the pool did.
+/// Adds the counters of direct requests to the statistics of the prefetch pool.
 pub(crate) fn add_direct_requests(stats: &mut ReadStats) {
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     stats.served_bytes += of(&FETCHED_BYTES) + of(&DISK_BYTES);
@@ -27,13 +27,13 @@ pub(crate) fn add_direct_requests(stats: &mut ReadStats) {
     stats.retries += of(&RETRIES);
 }
 
-/// Counts a request that brought so many bytes.
+/// Counts one request whose response had `bytes` bytes.
 pub(crate) fn count_answered_request(bytes: u64) {
     increment(&REQUESTS, 1);
     increment(&FETCHED_BYTES, bytes);
 }
 
-/// Bytes that are fetched by themselves.
+/// A buffer for the bytes of a direct request, which counts them.
 #[derive(Debug)]
 pub(crate) struct CountingSink(pub(crate) BytesMut);
 

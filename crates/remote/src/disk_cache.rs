@@ -1,8 +1,8 @@
-//! What was fetched, kept on a disk: the tiers of this process, one a folder.
+//! Disk tiers of this process, one for each cache folder.
 //!
-//! A tier lives as long as the process. It is opened with the first object of a source that asks for one
-//! (`read_cache`); of several sources that name one folder the largest size counts. What goes wrong
-//! with a disk is no failure of a run: there is a warning, once a folder, and no cache.
+//! A tier lives as long as the process. The first object of a source with `read_cache` opens it. If several
+//! sources name one folder, the largest size applies. A disk error does not fail a run: it causes one warning
+//! per folder, and the run reads without the tier.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,26 +14,26 @@ use tidemill_prefetch::{CachedOrigin, DiskTier, DiskTierOptions, DiskTierStats, 
 
 use super::reader::prefetch_pool;
 
-/// What waits to be written is at most this share of the memory for what is read ahead.
+/// Divisor of the prefetch memory that limits the queue of blocks to be written.
 const WRITE_QUEUE_MEMORY_DIVISOR: u64 = 4;
-/// … and so much.
+/// Maximum size of that queue, whatever the memory.
 const WRITE_QUEUE_BYTES_MAX: u64 = 64 << 20;
 
-/// The tiers that were asked for; none where the folder could not be opened.
+/// The open tiers by folder; `None` if the folder could not be opened.
 static DISK_TIERS: Mutex<Option<HashMap<PathBuf, Option<DiskTier>>>> = Mutex::new(None);
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What a source asks to be kept.
+/// Folder and size of the disk tier that a source requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DiskTierSettings {
-    /// Where.
+    /// The folder of the tier.
     pub(crate) folder: PathBuf,
-    /// How much, in bytes.
+    /// Maximum size of the tier, in bytes.
     pub(crate) limit_bytes: u64,
 }
 
 impl DiskTierSettings {
-    /// An origin with its tier before it, if there is one.
+    /// Returns an origin that reads through the disk tier, or `inner` if the tier cannot be opened.
     pub(crate) fn wrap_origin(&self, inner: Arc<dyn Origin>, identity: &[&str]) -> Arc<dyn Origin> {
         match open_disk_tier(&self.folder, self.limit_bytes) {
             Some(tier) => Arc::new(CachedOrigin::new(inner, &tier, identity)),
@@ -65,7 +65,7 @@ fn open_disk_tier(folder: &Path, limit_bytes: u64) -> Option<DiskTier> {
     Some(tier)
 }
 
-/// Keeps a warning about what is kept here of remote files.
+/// Adds a warning about the disk tiers or the read history.
 pub(crate) fn push_warning(warning: String) {
     tracing::debug!(warning, "reading");
     WARNINGS.lock().push(warning);
@@ -75,13 +75,13 @@ fn all_disk_tiers() -> Vec<DiskTier> {
     DISK_TIERS.lock().iter().flat_map(HashMap::values).flatten().cloned().collect()
 }
 
-/// What went wrong with a disk since this was last asked, to be shown once: one warning a folder.
+/// Takes the warnings since the last call, so that each is shown once.
 pub fn take_warnings() -> Vec<String> {
     std::mem::take(&mut *WARNINGS.lock())
 }
 
-/// Waits until all that was fetched is written, so long at most: before a process ends. What is not
-/// written then is fetched again another time.
+/// Waits up to `timeout` until the fetched blocks are written to disk. A process calls this before it ends. A
+/// later run fetches the unwritten blocks again.
 pub fn flush_disk_tiers(timeout: Duration) {
     let until = Instant::now() + timeout;
     for tier in all_disk_tiers() {
@@ -89,7 +89,7 @@ pub fn flush_disk_tiers(timeout: Duration) {
     }
 }
 
-/// What all tiers did in this process.
+/// Returns the sum of the statistics of all tiers in this process.
 pub fn disk_stats() -> DiskTierStats {
     all_disk_tiers().iter().map(DiskTier::stats).fold(DiskTierStats::default(), |mut sum, stats| {
         sum.read_bytes += stats.read_bytes;

@@ -1,4 +1,4 @@
-//! What can go wrong with what is elsewhere.
+//! The error type of this crate.
 
 use tidemill_base::cancellation::Interrupted;
 use tidemill_base::redaction::escape_control_chars;
@@ -6,24 +6,24 @@ use tidemill_base::redaction::escape_control_chars;
 /// The crate's results.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something elsewhere is not read or written. What the user is told of it says
-/// [`tidemill_base::Error`], of which each is a variant.
+/// An error of a remote read or write. [`tidemill_base::Error`] has a variant for each of these, and defines
+/// the text that the user sees.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A URL, a key or a storage option that makes no sense.
+    /// An invalid URL, key or storage option.
     #[error("{message}")]
     Usage {
-        /// What is wrong, without a secret.
+        /// Description of the problem, without secrets.
         message: String,
-        /// What to do about it.
+        /// Advice for the user.
         hint: Option<String>,
     },
     /// The server has no such object.
     #[error("no such object: `{path}`")]
     NotFound {
-        /// Its URL, without what may be secret in it.
+        /// URL of the object, without secrets.
         path: String,
-        /// What to do about it.
+        /// Advice for the user.
         hint: Option<String>,
     },
     /// A server refused, or did not answer.
@@ -31,55 +31,55 @@ pub enum Error {
     Remote {
         /// The attempted action, as an infinitive: `read`, `list`, `write`.
         action: &'static str,
-        /// The object, without what may be secret in its URL.
+        /// URL of the object, without secrets.
         url: String,
-        /// Where in the object, in bytes, if it was in the middle of it.
+        /// Offset of the failed read in the object, in bytes.
         offset: Option<u64>,
-        /// The answer's HTTP status, if there was an answer.
+        /// HTTP status of the response, if there was one.
         status: Option<u16>,
-        /// What the server or the network said, and after how many attempts.
+        /// Message of the server or the network, with the number of attempts.
         reason: String,
-        /// What to do about it.
+        /// Advice for the user.
         hint: Option<String>,
     },
-    /// The object is another one by now.
+    /// The object was replaced or removed since it was listed.
     #[error("`{path}` changed while it was read: {reason}")]
     Changed {
-        /// Its URL, without what may be secret in it.
+        /// URL of the object, without secrets.
         path: String,
-        /// What differs.
+        /// Difference from the listed version.
         reason: String,
     },
-    /// What is to be written exists, and may not be replaced.
+    /// The target exists and must not be replaced.
     #[error("`{path}` exists already")]
     Exists {
-        /// Its path or URL.
+        /// Path or URL of the target.
         path: String,
     },
-    /// Another process writes the same.
+    /// Another process writes the same target.
     #[error("another run is writing to `{path}`")]
     Busy {
-        /// Its path or URL.
+        /// Path or URL of the target.
         path: String,
     },
-    /// Bytes that are not those that the server vouches for.
+    /// The received bytes do not match the server's checksum or size.
     #[error("`{path}` is damaged: {reason}")]
     Corrupt {
-        /// The object.
+        /// URL of the object.
         path: String,
-        /// What differs.
+        /// Difference from the expected content.
         reason: String,
-        /// What to do about it.
+        /// Advice for the user.
         hint: Option<String>,
     },
-    /// The operating system refused: threads for the network, a note of an upload.
+    /// The operating system refused an action, such as starting network threads or writing a log file.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// The attempted action, as an infinitive.
         action: &'static str,
         /// The object of the action.
         path: String,
-        /// The operating system's answer.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The run was asked to stop.
@@ -103,7 +103,7 @@ impl Error {
         Error::Io { action, path: path.as_ref().display().to_string(), source }
     }
 
-    /// The same once more: of a block that fails, all who wait for it are told.
+    /// Returns a copy of the error, for each of several readers that wait for the same block.
     pub(crate) fn duplicate(&self) -> Self {
         match self {
             Error::Usage { message, hint } => {
@@ -149,7 +149,7 @@ impl From<Interrupted> for Error {
     }
 }
 
-/// What an object's own bytes could not be read for comes back as it was.
+/// Unwraps the error of this crate that `tidemill_prefetch` carried unchanged.
 impl From<tidemill_prefetch::Error> for Error {
     fn from(error: tidemill_prefetch::Error) -> Self {
         match error {
@@ -163,7 +163,7 @@ impl From<tidemill_prefetch::Error> for Error {
     }
 }
 
-/// An object's own error, on its way through those who wait for it.
+/// Wraps an error of an object for its way through the prefetch pool.
 impl From<Error> for tidemill_prefetch::Error {
     fn from(error: Error) -> Self {
         match error {
@@ -173,7 +173,7 @@ impl From<Error> for tidemill_prefetch::Error {
     }
 }
 
-/// Names are told with what a terminal would obey made visible, as `ls` shows them.
+/// Control characters in paths and URLs become visible escapes, as in the output of `ls`.
 impl From<Error> for tidemill_base::Error {
     fn from(error: Error) -> Self {
         use tidemill_base::Error as Told;

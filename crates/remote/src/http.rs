@@ -1,20 +1,21 @@
-//! A file on a web server: by ranges where the server has them, else whole.
+//! Files on web servers, read by ranges where the server supports them, and whole otherwise.
 //!
-//! The first request asks for the first [`PROBE_BYTES`] by range. What comes back tells
-//! everything: `206` has the size and the version, and its bytes are the sample that the
-//! schema is told from; `200` says that the server has no ranges, and with a short body holds
-//! the whole file already. A `HEAD` would tell less, and is refused for signed URLs.
+//! The first request asks for the range of the first [`PROBE_BYTES`], and its response tells everything.
+//! Status `206` comes with size and version, and its bytes are the sample for schema inference. Status `200`
+//! means that the server has no ranges; a short body then is the whole file. A `HEAD` request would tell
+//! less, and signed URLs refuse it.
 //!
-//! **Redirects** are followed as `curl -L` does: up to [`REDIRECTS_MAX`], never from `https://` to
-//! `http://`, with the URL's name and password on the same scheme, host and port alone, and without a
-//! `Referer`, which would show a signed URL to whoever it points to. Who reads from another host than
-//! was named is told so ([`Resource::elsewhere`]), and errors say which host answered.
+//! **Redirects** are followed as `curl -L` does: up to [`REDIRECTS_MAX`], never from `https://` to `http://`.
+//! The URL's name and password are sent to the same scheme, host and port only. No `Referer` is sent, which
+//! would show a signed URL to the next host. [`WebResource::redirected_host`] names a host that differs from
+//! the URL's, and errors say which host answered.
 //!
-//! **Encodings.** Bytes are asked for as they are (`Accept-Encoding: identity`). What a server has
-//! stored compressed it sends so all the same; text is decoded by its first bytes, whatever is said.
+//! **Encodings.** Requests ask for the identity encoding (`Accept-Encoding: identity`). A server sends files
+//! that it stores compressed as they are. Readers of text detect compression by the first bytes, whatever the
+//! header says.
 //!
-//! A server that names no version (neither `ETag` nor `Last-Modified`) is read whole, too:
-//! two ranges could be of two versions, one answer cannot.
+//! A file without a version (neither `ETag` nor `Last-Modified`) is read whole, too: two ranges could be of
+//! two versions, while one response cannot.
 
 use std::fmt;
 use std::ops::Range;
@@ -49,36 +50,36 @@ use super::silent_hosts;
 use super::storage_options::{StorageOptions, parse_duration_option};
 use super::tuning::{AutoReadOptions, EndpointTuning};
 
-/// What the first request asks for.
+/// Number of bytes that the first request asks for.
 const PROBE_BYTES: u64 = 1 << 20;
-/// So many times a server may point elsewhere.
+/// Maximum number of redirects.
 const REDIRECTS_MAX: usize = 10;
-/// A body without ranges is handed on in pieces of about this size.
+/// Approximate size of the pieces in which a body without ranges is passed on.
 const STREAM_PIECE_BYTES: usize = 1 << 20;
-/// How long an answer, or the next piece of one, is waited for unless told otherwise.
+/// Default timeout for a response, and for the next piece of a body.
 const RESPONSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// What all URLs of a source share.
+/// An HTTP client with the settings that all URLs of a source share.
 #[derive(Debug, Clone)]
 pub struct WebClient {
     client: HttpClient,
-    /// For bodies that take as long as they take.
+    /// The client for whole bodies, which has no limit on the total time.
     client_without_timeout: HttpClient,
     timeout: Duration,
     retry: RetryConfig,
-    /// How its files are read.
+    /// Block, window and memory of prefetching.
     read_options: tidemill_prefetch::Options,
-    /// What of that is to be chosen, where something is.
+    /// The read options that are chosen automatically, if any are.
     auto_read_options: Option<AutoReadOptions>,
-    /// What is kept of them.
+    /// The disk tier of the source, if it has one.
     disk_tier_settings: Option<DiskTierSettings>,
 }
 
 impl WebClient {
-    /// A client for `http://` too if `plain`.
+    /// Creates a client, which allows `http://` if `plain`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for options that make no sense.
+    /// [`Error::Usage`] for invalid options.
     pub fn open(options: &StorageOptions, plain: bool) -> Result<WebClient> {
         let own = options.client_options(plain)?;
         let timeout = match own.get_config_value(&ClientConfigKey::Timeout) {
@@ -101,10 +102,10 @@ impl WebClient {
         })
     }
 
-    /// Asks what a URL is, and for its first bytes.
+    /// Requests size, version and first bytes of a URL.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Usage`] for what is no URL, [`Error::Remote`].
+    /// [`Error::NotFound`], [`Error::Usage`] for an invalid URL, [`Error::Remote`].
     pub(crate) async fn probe(self, url: String) -> Result<(WebResource, Option<Bytes>)> {
         let address = WebAddress::parse(&url)?;
         let mut retries = RequestRetries::new(&self.retry);
@@ -139,7 +140,7 @@ impl WebClient {
                     _ => resource(None, false, Some(&answer)),
                 },
                 200 => resource(length, false, Some(&answer)),
-                // An empty file has no first byte.
+                // The first byte of an empty file is out of range.
                 416 => return Ok((resource(Some(0), true, None), Some(Bytes::new()))),
                 _ => return Err(refused_response_error("read", &url, None, &answer)),
             };
@@ -154,7 +155,7 @@ impl WebClient {
             match drained {
                 Ok(()) if head.len() as u64 == wanted => {
                     let (whole, named) = (found.size == Some(wanted), found.has_version());
-                    // What is here whole need not be asked for again.
+                    // A file that has arrived whole needs no further request.
                     let ranges = whole || (found.has_ranges && named);
                     let head = ranges.then(|| head.freeze());
                     return Ok((WebResource { has_ranges: ranges, ..found }, head));
@@ -244,7 +245,7 @@ impl WebClient {
     }
 }
 
-/// The host that an answer is of, where it is not the one that was asked.
+/// The host of a response, if it is not the host of the request's URL.
 #[derive(Debug, Clone)]
 struct RedirectedHost(String);
 
@@ -252,27 +253,27 @@ fn redirected_host(answer: &HttpResponse) -> Option<String> {
     answer.extensions().get().map(|RedirectedHost(host)| host.clone())
 }
 
-/// What all requests to the server of a URL share.
+/// Returns the endpoint of a URL's server, which all requests to it share.
 pub fn server_endpoint(url: &str) -> Endpoint {
     shared_endpoint(&url_origin(url))
 }
 
-/// A URL's scheme, host and port.
+/// Returns a URL's scheme, host and port.
 fn url_origin(url: &str) -> String {
     url::Url::parse(url).map_or_else(|_| String::new(), |url| url.origin().ascii_serialization())
 }
 
-/// A URL's host, and its port if it is not its scheme's.
+/// Returns a URL's host, with its port unless that is the default of the scheme.
 fn url_host(url: &str) -> String {
     let Ok(url) = url::Url::parse(url) else { return String::new() };
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// A URL without what is secret in front of its host.
+/// A URL whose name and password are separated into a header.
 #[derive(Clone)]
 struct WebAddress {
-    /// As it was given: for messages.
+    /// The URL as given, for messages.
     given_url: String,
     request_url: String,
     authorization: Option<HeaderValue>,
@@ -312,7 +313,8 @@ impl WebAddress {
         Ok(WebAddress { given_url: given.to_owned(), request_url: url.into(), authorization })
     }
 
-    /// Where a server points to. What is secret goes to where it was meant for, and nowhere else.
+    /// Returns the address that a redirect points to. Credentials are kept only for the same scheme, host and
+    /// port.
     fn redirect_to(&self, target: &str) -> Result<WebAddress, String> {
         let invalid = || "it points to what is no URL of a web server".to_owned();
         let own = url::Url::parse(&self.request_url).map_err(|_| invalid())?;
@@ -344,16 +346,16 @@ pub(crate) struct WebResource {
     has_ranges: bool,
     e_tag: Option<String>,
     modified: Option<String>,
-    /// The host that it is on, if that is not the URL's.
+    /// The host that sent the file, if it is not the URL's.
     redirected_host: Option<String>,
-    /// What the server says that it is encoded by.
+    /// The `Content-Encoding` header.
     encoding: Option<String>,
-    /// What the server says that it is.
+    /// The `Content-Type` header.
     content_type: Option<String>,
 }
 
 impl WebResource {
-    /// The URL as it was given.
+    /// Returns the URL as given.
     pub(super) fn given_url(&self) -> &str {
         &self.address.given_url
     }
@@ -362,7 +364,7 @@ impl WebResource {
         self.web.read_options
     }
 
-    /// What of that is chosen, where something is.
+    /// Returns the tuning of the server, if block or window are chosen automatically.
     pub(super) fn tuning(&self) -> Option<Arc<EndpointTuning>> {
         let server = url_origin(&self.address.request_url);
         let auto = self.web.auto_read_options.as_ref()?;
@@ -373,7 +375,8 @@ impl WebResource {
         self.web.disk_tier_settings.as_ref()
     }
 
-    /// What tells this version from others of the file for good.
+    /// Returns an identifier of this version that stays unique over time: a strong ETag, or a modification
+    /// time that is old enough; `None` if the server sends neither.
     pub(super) fn lasting_version(&self) -> Option<&str> {
         let seconds = i64::try_from(self.modified_ns() / 1_000_000_000).unwrap_or(0);
         let is_lasting = self.e_tag.is_none() && is_lasting_timestamp(seconds, SystemTime::now());
@@ -406,12 +409,12 @@ impl WebResource {
         parsed.and_then(|time| time.timestamp_nanos_opt()).map_or(0, i128::from)
     }
 
-    /// Whether two versions could be told apart.
+    /// Returns true if the server sends a version, so that two versions can be distinguished.
     fn has_version(&self) -> bool {
         self.e_tag.is_some() || self.modified.is_some()
     }
 
-    /// The `ETag`, if it stands for the very bytes: what tells this version from any other; none where the server does not say for sure.
+    /// Returns the `ETag` if it is strong, which means that it identifies the exact bytes.
     pub(super) fn strong_e_tag(&self) -> Option<&str> {
         self.e_tag.as_deref().filter(|tag| !tag.starts_with("W/"))
     }
@@ -420,7 +423,7 @@ impl WebResource {
         Error::Changed { path: redact_url(&self.address.given_url), reason: reason.into() }
     }
 
-    /// Hands over a range of this version.
+    /// Reads a range of this version into a sink.
     pub(super) async fn read_range(
         &self,
         range: Range<u64>,
@@ -463,7 +466,7 @@ impl WebResource {
                     Err(failure) => failure,
                 };
             if bytes.byte_count() > before {
-                // It goes on, if slowly.
+                // The download makes progress, so count retries from the start.
                 retries = RequestRetries::new(&self.web.retry);
             }
             let at = range.start + (bytes.byte_count() - first);
@@ -472,7 +475,7 @@ impl WebResource {
         }
     }
 
-    /// Whether an answer is of this version and this range.
+    /// Checks that a response is of this version and this range.
     fn check_response(&self, answer: &HttpResponse, from: u64) -> Result<()> {
         let url = &self.address.given_url;
         match answer.status().as_u16() {
@@ -513,7 +516,7 @@ impl WebResource {
         Ok(())
     }
 
-    /// Begins to read it whole.
+    /// Starts to read the whole file.
     pub(super) fn open_stream(&self) -> Result<StreamedBody> {
         let resource = self.clone();
         let first = NetworkTask::start(async move {
@@ -545,7 +548,7 @@ impl WebResource {
     }
 }
 
-/// A body that is read front to back, a piece ahead.
+/// A response body that is read front to back, with one piece fetched ahead.
 pub(super) struct StreamedBody {
     pending_piece: Option<NetworkTask<(Bytes, Option<BodyStream>)>>,
 }
@@ -557,12 +560,12 @@ impl fmt::Debug for StreamedBody {
 }
 
 impl StreamedBody {
-    /// The next piece; none after the last.
+    /// Returns the next piece; `None` after the last.
     pub(super) fn next(&mut self, cancel: &CancelFlag) -> Result<Option<Bytes>> {
         self.next_with_tick(&mut || cancel.check())
     }
 
-    /// The same, calling `tick` while it is waited for. There is nothing more after an error.
+    /// Returns the next piece, and calls `tick` during the wait. After an error, there are no more pieces.
     pub(super) fn next_with_tick(&mut self, tick: WaitCallback<'_>) -> Result<Option<Bytes>> {
         let Some(coming) = self.pending_piece.take() else { return Ok(None) };
         let (bytes, rest) = coming.wait_with_tick(tick)?;
@@ -580,7 +583,7 @@ struct BodyStream {
 }
 
 impl BodyStream {
-    /// A piece, and what comes after it.
+    /// Returns a piece, and the rest of the stream if there is more.
     async fn read_piece(mut self) -> Result<(Bytes, Option<BodyStream>)> {
         let mut bytes = BytesMut::new();
         let broken = |flow: &BodyStream, got: usize, cause: &str| Error::Remote {
@@ -618,7 +621,7 @@ impl BodyStream {
     }
 }
 
-/// Adds an answer's body.
+/// Reads a response's body into a sink.
 async fn read_body_into(
     answer: HttpResponse,
     bytes: &mut dyn ByteSink,
@@ -634,16 +637,16 @@ fn header_value(answer: &HttpResponse, name: &str) -> Option<String> {
     Some(answer.headers().get(name)?.to_str().ok()?.to_owned())
 }
 
-/// First byte and total of `bytes 0-99/1000`.
+/// Parses the first byte and the total size in a header such as `bytes 0-99/1000`.
 fn parse_content_range(text: &str) -> Option<(u64, u64)> {
     let (range, total) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     Some((range.split_once('-')?.0.trim().parse().ok()?, total.trim().parse().ok()?))
 }
 
-/// What one attempt came to.
+/// The failure of one attempt.
 struct RequestFailure {
     cause: String,
-    /// Whether it is worth another attempt.
+    /// True if another attempt may succeed.
     is_retryable: bool,
     status: Option<u16>,
 }
@@ -654,7 +657,7 @@ impl RequestFailure {
             HttpErrorKind::Timeout => "no answer in time: operation timed out".to_owned(),
             _ => root_cause(error),
         };
-        // Retries help neither a scheme that is not allowed nor a refused address.
+        // Retries help neither for a forbidden scheme nor for a refused address.
         let is_final =
             cause.contains("not allowed") || cause.contains(address_guard::REFUSED_HOST_MESSAGE);
         RequestFailure { is_retryable: !is_final, cause, status: None }
@@ -678,7 +681,7 @@ impl RequestFailure {
     }
 }
 
-/// How often and for how long it is tried again, as `object_store` has it for S3.
+/// Number and time of retries, with the limits that `object_store` applies to S3.
 struct RequestRetries<'a> {
     config: &'a RetryConfig,
     count: usize,
@@ -690,7 +693,7 @@ impl<'a> RequestRetries<'a> {
         RequestRetries { config, count: 0, started: Instant::now() }
     }
 
-    /// Waits before the next attempt, or says that there is none.
+    /// Waits before the next attempt, or returns the error if there is none.
     async fn wait_before_retry(
         &mut self,
         failure: RequestFailure,
@@ -728,13 +731,13 @@ impl<'a> RequestRetries<'a> {
     }
 }
 
-/// How long is waited after so many attempts that have failed.
+/// Returns the wait before the next attempt, after `count` failed attempts.
 pub(super) fn backoff_delay(config: &RetryConfig, count: usize) -> Duration {
     let first = config.backoff.init_backoff.as_secs_f64();
     let exponent = i32::try_from(count).unwrap_or(i32::MAX);
     let most =
         (first * config.backoff.base.powi(exponent)).min(config.backoff.max_backoff.as_secs_f64());
-    // Not all at the same moment: between half of it and all of it.
+    // Random, so that clients do not retry at the same moment: between half and all of the maximum.
     let random = f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX);
     Duration::from_secs_f64(most * (0.5 + random / 2.0))
 }
@@ -754,7 +757,7 @@ fn answered_reason(who: &str, status: u16) -> String {
     }
 }
 
-/// What can be done about a request that had no answer.
+/// Returns advice for a request without a response.
 fn cause_hint(cause: &str) -> Option<String> {
     if cause.contains("points") {
         return Some("name the URL of the file itself".into());
@@ -762,7 +765,7 @@ fn cause_hint(cause: &str) -> Option<String> {
     network_hint(cause).or_else(|| Some("is the network there, and the URL right?".into()))
 }
 
-/// An answer's refusal in words.
+/// Returns the error for a response with an unexpected status.
 fn refused_response_error(
     action: &'static str,
     url: &str,
@@ -774,7 +777,7 @@ fn refused_response_error(
     refused_status_error(action, url, offset, status, reason, 0)
 }
 
-/// A server's refusal in words.
+/// Returns the error for an unexpected status of a server.
 fn refused_status_error(
     action: &'static str,
     url: &str,

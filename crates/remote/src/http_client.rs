@@ -1,11 +1,11 @@
-//! The HTTP client of all stores: `object_store`'s settings, and no step that it takes by itself.
+//! The HTTP client of all stores, with `object_store`'s settings and without automatic steps.
 //!
-//! `object_store`'s own client follows redirects, up to ten, to any host, and tells each the URL
-//! that it came from, which may be signed (`Referer`). This one follows none: whoever asks a web
-//! server decides (`http`), and a bucket's redirect means that it is asked at the wrong place.
+//! `object_store`'s own client follows up to ten redirects to any host, and sends each host the `Referer`
+//! URL, which may be signed. This client follows none: for web servers the `http` module decides, and a
+//! redirect from a bucket means that the request went to the wrong place.
 //!
-//! How many requests go at once to a bucket, or to a web server, is for all of a process that ask it
-//! ([`endpoint`]).
+//! The limit of concurrent requests to a bucket or a web server applies to the whole process
+//! ([`shared_endpoint`]).
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -31,13 +31,13 @@ use super::{address_guard, silent_hosts};
 
 const USER_AGENT: &str = concat!("tidemill/", env!("CARGO_PKG_VERSION"));
 
-/// So many endpoints are remembered; of others, those that were asked longest ago go.
+/// Maximum number of remembered endpoints. Beyond it, the endpoint with the oldest request is forgotten.
 const ENDPOINTS_MAX: usize = 64;
 
-/// What is known of endpoints by their names, and when each was asked for last.
+/// The endpoints by address, with the time of the last request for each.
 static ENDPOINTS: Mutex<Option<HashMap<String, (Endpoint, Instant)>>> = Mutex::new(None);
 
-/// How many requests may be on their way to a server, or to a bucket, of this address.
+/// Returns the endpoint of an address, which limits the concurrent requests to it. All callers share it.
 pub(super) fn shared_endpoint(address: &str) -> Endpoint {
     let mut endpoints = ENDPOINTS.lock();
     let all = endpoints.get_or_insert_default();
@@ -53,7 +53,7 @@ pub(super) fn shared_endpoint(address: &str) -> Endpoint {
     known.0.clone()
 }
 
-/// Makes such clients for `object_store`.
+/// Creates HTTP clients for `object_store` whose requests count against an endpoint.
 #[derive(Debug, Clone)]
 pub(super) struct EndpointConnector(pub(super) Endpoint);
 
@@ -91,7 +91,7 @@ impl HttpService for GuardedClient {
     }
 }
 
-/// Makes such clients too, and keeps the last one, which is the store's own.
+/// A connector that remembers the client it created last, which is the one that the store uses.
 #[derive(Debug, Clone)]
 pub(super) struct CapturingConnector {
     connector: EndpointConnector,
@@ -103,7 +103,7 @@ impl CapturingConnector {
         CapturingConnector { connector, last_client: Arc::default() }
     }
 
-    /// The client of the store that was built with it.
+    /// Returns the client of the store that was built with this connector.
     pub(super) fn client(&self) -> Option<HttpClient> {
         self.last_client.lock().clone()
     }
@@ -117,10 +117,10 @@ impl HttpConnector for CapturingConnector {
     }
 }
 
-/// A client with these settings.
+/// Builds an HTTP client from `object_store`'s client options.
 ///
 /// # Errors
-/// [`Error::Usage`] for one that makes no sense, without its value.
+/// [`Error::Usage`] for an invalid option. The message does not contain its value.
 pub(super) fn build_client(options: &ClientOptions) -> Result<Client> {
     let text = |key: Key| options.get_config_value(&key);
     let is_set = |key: Key| text(key).is_some_and(|value| parse_bool(&value) == Some(true));
@@ -175,7 +175,7 @@ pub(super) fn build_client(options: &ClientOptions) -> Result<Client> {
     {
         builder = builder.http2_max_frame_size(bytes);
     }
-    // `http2_only` is asked for; `http1_only` is a default.
+    // Users set `http2_only` explicitly, while `http1_only` is a default, so check the former first.
     if is_set(Key::Http2Only) {
         builder = builder.http2_prior_knowledge();
     } else if is_set(Key::Http1Only) {
@@ -193,8 +193,8 @@ pub(super) fn build_client(options: &ClientOptions) -> Result<Client> {
     })
 }
 
-/// Spreads connections over the addresses that a name has, if it is to, and does not know those that a guarded process does
-/// not ask.
+/// A DNS resolver that can shuffle the addresses of a name, and that hides private addresses in a guarded
+/// process.
 #[derive(Debug)]
 struct AddressResolver {
     shuffles_addresses: bool,
@@ -225,7 +225,7 @@ impl Resolve for AddressResolver {
     }
 }
 
-/// Makes clients whose uploads are not completed over an existing object.
+/// Creates clients that complete a multipart upload only if the object does not exist.
 #[derive(Debug)]
 pub(super) struct CreateOnlyConnector(pub(super) EndpointConnector);
 
@@ -251,14 +251,14 @@ impl HttpService for CreateOnlyClient {
     }
 }
 
-/// The last in the chain of an error's causes, without addresses.
+/// Returns the message of the innermost cause of an error, without addresses.
 pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
     }
     let text = last.to_string();
-    // What has no cause but its own words has them with the request's address in front.
+    // An error without a source has the request's address in front of its cause.
     let text = text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause);
     let plain: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
     if plain.is_empty() { "the request failed".into() } else { plain }

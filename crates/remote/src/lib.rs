@@ -1,43 +1,43 @@
-//! Bytes that are not on this machine: `s3://`, `http://` and `https://`.
+//! Reads and writes remote files: `s3://`, `http://` and `https://`.
 //!
 //! ```text
-//!  reader's thread ── Reader ── window of blocks ◄─ GET ◄─ GET ◄─ GET      (prefetch)
-//!                                                   │      │      │
-//!  network threads ─────────────────────────────────┴──────┴──────┴─       (tokio)
+//!  reader's thread ── ObjectReader ── window of blocks ◄─ GET ◄─ GET ◄─ GET      (prefetch)
+//!                                                         │      │      │
+//!  network threads ───────────────────────────────────────┴──────┴──────┴─       (tokio)
 //! ```
 //!
-//! Readers are synchronous, and stay so: a request is a task on a runtime of its own
-//! ([`Fetch`]), whose answer the reader's thread waits for on a channel, looking at the
-//! [`Cancel`] flag 20 times a second. No thread of ours ever blocks inside a runtime, so it
-//! does not matter which thread asks.
+//! The public API is synchronous. A request is a task on a runtime of this crate ([`NetworkTask`]). The
+//! reader's thread waits for the result on a channel and checks the [`CancelFlag`](tidemill_base::cancellation::CancelFlag) flag 20 times a second. No
+//! thread of this crate blocks inside a runtime, so callers may use any thread, threads of a runtime
+//! included.
 //!
-//! - `client`: what does a request do by itself? It waits for its turn, and nothing else.
-//! - `options`: which settings are there, and which of them are secret?
+//! - `http_client`: the HTTP client of all stores, without redirects or other automatic steps.
+//! - `storage_options`: names, values and secrecy of the store settings.
 //! - `posted_options`: the rules for storage options of a posted query.
-//! - `location`: what does a URL name?
-//! - `pattern`: which names does a pattern stand for?
-//! - `s3`, `http`: how is one asked, and what do its refusals mean?
-//! - `requests`: what is asked of a bucket that `object_store` does not ask?
-//! - `guard`: which addresses are not asked for somebody else?
-//! - `silent_hosts`: which hosts have not answered for a while?
-//! - `post`: how is a service asked that answers while it works?
-//! - `object`: one version of one object, by ranges.
-//! - `reader`: what is a reader going to read? Which blocks that means says `prefetch`.
-//! - `counted`: what is fetched without its help?
-//! - `cache`: which of the bytes are kept on a disk, for the next run?
-//! - `tuning`: which block and window suit a server, as past runs saw it?
-//! - `upload`: how does an object come to be, at once or not at all?
-//! - `scratch`: where do the bytes of a query wait that are too many to be sent?
-//! - `files`: which of them are there, and how are they copied from here to there?
+//! - `location`: parsing of URLs.
+//! - `pattern`: globs and alternatives in paths and keys.
+//! - `s3`, `http`: requests to buckets and web servers, and error messages for refused requests.
+//! - `bucket_requests`: requests to a bucket that `object_store` does not offer.
+//! - `address_guard`: refusal of addresses that are private to the machine.
+//! - `silent_hosts`: hosts that have not answered for a while.
+//! - `service_client`: requests to a service that streams its response while it works.
+//! - `object`: one version of one object, read by ranges.
+//! - `reader`: the read patterns of a reader; `prefetch` derives the blocks from them.
+//! - `direct_request_stats`: counters of requests outside of the prefetch pool.
+//! - `disk_cache`: the disk tiers that keep fetched blocks for later runs.
+//! - `tuning`: block and window sizes chosen from the read history of a server.
+//! - `upload`: uploads that make an object visible as a whole or not at all.
+//! - `scratch`: storage for query data that is too large to send between workers.
+//! - `files`: listing of files and objects, and copies between this machine and buckets.
 //!
-//! **What it costs.** A file of at most 64 KiB that was listed is one GET; one of at most 4 MiB too,
-//! and another for its header where files may differ; a larger one is a GET per block of 8 MiB, whatever
-//! the splits that it is read in. Each answer is copied once, from the connection's frames into one buffer. Listing is a request
-//! per 1,000 keys and gives sizes and versions, so that no object is asked for them alone.
+//! **Cost.** A listed file of at most 64 KiB takes one GET. A file of at most 4 MiB takes one GET, and
+//! another for its header where files may differ. A larger file takes one GET per block of 8 MiB, whatever
+//! its splits are. Each response is copied once, from the connection's frames into one buffer. A listing
+//! takes one request per 1,000 keys and includes sizes and versions, so no object needs a request for them.
 //!
-//! **One version.** What is read of an object is of the version that was listed: every GET
-//! carries its ETag as `If-Match`, and every answer's ETag and size are compared with it. An
-//! object replaced in the middle of a run is an error, never a mixture.
+//! **One version.** Every read of an object returns bytes of the listed version. Each GET carries the ETag as
+//! `If-Match`, and the reader compares ETag and size of each response with the listing. An object that is
+//! replaced during a run causes an error, never a mixture of versions.
 
 pub mod address_guard;
 pub mod bucket_requests;
@@ -75,12 +75,14 @@ pub use storage_options::StorageOptions;
 pub use tidemill_prefetch::access_plan::{AccessPlan, ObjectRanges};
 pub use tidemill_prefetch::{BlockClaims, DiskTierStats, Endpoint, ReadStats};
 
-/// How often a thread that waits for the network looks at the flag.
+/// Interval between checks of the cancel flag while a thread waits for the network.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Threads that talk to the network: TLS of one is some 500 MB/s.
+/// Number of network threads. TLS on one thread reaches some 500 MB/s.
 const NETWORK_THREADS: usize = 2;
 
-/// The runtime of everything remote, started with the first request; and the process that has its threads.
+/// Returns the runtime of all remote requests, which starts with the first request.
+///
+/// Fails in a forked process: the runtime's threads exist in the parent only.
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<(std::io::Result<Runtime>, u32)> = OnceLock::new();
     let (started, process) = RUNTIME.get_or_init(|| {
@@ -92,7 +94,7 @@ fn runtime() -> Result<&'static Runtime> {
         (runtime, std::process::id())
     });
     if *process != std::process::id() {
-        // Nobody would answer.
+        // The fork has no network threads, so a task would never finish.
         return Err(Error::Usage {
             message: "the network's threads are those of the process that this one is a fork of"
                 .into(),
@@ -105,8 +107,7 @@ fn runtime() -> Result<&'static Runtime> {
     })
 }
 
-/// Work on the network's threads, and its answer when it is there. Dropped before, it is
-/// given up.
+/// A future that runs on the network threads, with a channel for its result. Dropping it aborts the future.
 #[derive(Debug)]
 pub struct NetworkTask<T, E = Error> {
     result_receiver: Receiver<Result<T, E>>,
@@ -114,23 +115,23 @@ pub struct NetworkTask<T, E = Error> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> NetworkTask<T, E> {
-    /// Starts it.
+    /// Starts a future on the network threads.
     ///
     /// # Errors
-    /// [`Error::Io`] if there can be no threads for it.
+    /// [`Error::Io`] if the network threads cannot be started.
     pub fn start(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<Self> {
         let (sender, answer) = sync_channel(1);
         let task = runtime()?.spawn(async move {
-            // Nobody listening any more: the answer is not wanted.
+            // Sending fails if the receiver was dropped, which means that nobody wants the result.
             let _ = sender.send(work.await);
         });
         Ok(NetworkTask { result_receiver: answer, abort_handle: task.abort_handle() })
     }
 
-    /// Waits for the answer.
+    /// Waits for the result.
     ///
     /// # Errors
-    /// The work's own, and [`Error::Interrupted`].
+    /// The future's own errors, and [`Error::Interrupted`].
     pub fn wait(self, cancel: &CancelFlag) -> Result<T, E>
     where
         E: From<Error>,
@@ -138,10 +139,10 @@ impl<T: Send + 'static, E: Send + 'static> NetworkTask<T, E> {
         self.wait_with_tick(&mut || cancel.check())
     }
 
-    /// Waits for the answer, calling `tick` every 50 ms.
+    /// Waits for the result and calls `tick` every 50 ms.
     ///
     /// # Errors
-    /// The work's own, and [`Error::Interrupted`].
+    /// The future's own errors, and [`Error::Interrupted`].
     pub fn wait_with_tick(self, tick: WaitCallback<'_>) -> Result<T, E>
     where
         E: From<Error>,
@@ -166,10 +167,10 @@ impl<T, E> Drop for NetworkTask<T, E> {
     }
 }
 
-/// What `work` returns, run on the network's threads.
+/// Runs a future on the network threads and returns its result.
 ///
 /// # Errors
-/// The work's own, and [`Error::Interrupted`].
+/// The future's own errors, and [`Error::Interrupted`].
 pub fn block_on<T: Send + 'static, E: From<Error> + Send + 'static>(
     cancel: &CancelFlag,
     work: impl Future<Output = Result<T, E>> + Send + 'static,

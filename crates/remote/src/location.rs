@@ -1,4 +1,4 @@
-//! What a URL names: a path on this machine, an object in a bucket, something on the web.
+//! Parsing of URLs: local paths, objects in buckets and files on the web.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use tidemill_base::redaction::{redact_url, redact_urls_in_text};
 /// A remote URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// `s3://bucket/key`; the key as it is, with nothing encoded.
+    /// `s3://bucket/key`; the key is literal, without percent-encoding.
     S3 {
         /// The bucket.
         bucket: String,
@@ -30,11 +30,11 @@ impl fmt::Display for Location {
 }
 
 impl Location {
-    /// The location of a remote URL; none for what is on this machine.
+    /// Parses a URL; returns `None` for a path or URL on this machine.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a scheme that is not known, for `s3://` without a bucket, and for what was
-    /// meant as a URL: taken as a path, it would be a folder with a password in its name.
+    /// [`Error::Usage`] for an unknown scheme, for `s3://` without a bucket, and for a mistyped URL. Taken as
+    /// a path, the latter would create a folder with a password in its name.
     pub fn parse(url: &str) -> Result<Option<Location>> {
         refuse_mistyped_url(url)?;
         let Some((scheme, rest)) = url.split_once("://") else { return Ok(None) };
@@ -72,8 +72,8 @@ impl Location {
 /// Maximum length of a bucket's name, in bytes. Old buckets have names of up to 255 bytes.
 const BUCKET_NAME_BYTES_MAX: usize = 255;
 
-/// Returns true if a name is valid for a bucket. The name becomes part of a URL's path or host without escaping, so
-/// `..` would be another path and `x@y` another host.
+/// Returns true if a name is valid for a bucket. The name becomes part of a URL's path or host without
+/// escaping, so `..` would be another path and `x@y` another host.
 fn is_bucket_name(name: &str) -> bool {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     (1..=BUCKET_NAME_BYTES_MAX).contains(&name.len())
@@ -97,10 +97,10 @@ pub(crate) fn check_bucket_name(name: &str) -> Result<()> {
     }
 }
 
-/// Refuses what was meant as a URL.
+/// Refuses a mistyped URL.
 ///
 /// # Errors
-/// [`Error::Usage`] that says which.
+/// [`Error::Usage`] that suggests the intended URL.
 pub fn refuse_mistyped_url(url: &str) -> Result<()> {
     match guess_intended_url(url) {
         Some(meant) => Err(Error::usage_with_hint(
@@ -111,7 +111,7 @@ pub fn refuse_mistyped_url(url: &str) -> Result<()> {
     }
 }
 
-/// The URL that somebody meant who typed a blank before it, or not all of `://`.
+/// Returns the intended URL for a text with a leading blank, or with an incomplete `://`.
 fn guess_intended_url(text: &str) -> Option<String> {
     let trimmed = text.trim_start();
     let scheme = ["https", "http", "s3a", "s3"].into_iter().find(|scheme| {
@@ -127,7 +127,7 @@ fn guess_intended_url(text: &str) -> Option<String> {
     is_other.then(|| format!("{scheme}://{rest}"))
 }
 
-/// The path of a web URL, decoded: what tells the format.
+/// Returns the decoded path of a web URL, whose extension indicates the format.
 pub fn decoded_web_path(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();

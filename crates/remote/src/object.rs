@@ -23,33 +23,32 @@ use super::reader::prefetch_pool;
 use super::s3::{Bucket, StoreRefusal};
 use super::tuning::EndpointTuning;
 
-/// An object as it was when it was listed.
+/// An object in the version that was listed.
 #[derive(Debug)]
 pub struct Object {
     version: Arc<ObjectVersion>,
-    /// The same, before which what is kept on a disk is looked at, once it has been asked for bytes.
+    /// The source of its bytes, with the disk tier in front if there is one. Set by the first read.
     origin: OnceLock<Arc<dyn Origin>>,
-    /// So much of its beginning, on its way before anybody reads: small files, which are read one
-    /// after another, and beginnings, of which many are looked at.
+    /// Size and request of its first bytes, fetched before anybody reads them. Used for small files, which
+    /// are read one after another, and for samples of many files.
     early_fetch: Mutex<Option<(u64, NetworkTask<Bytes>)>>,
-    /// What its readers share, once there is one.
+    /// State in the prefetch pool that its readers share, once there is one.
     opened_object: OnceLock<Arc<OpenedObject>>,
 }
 
-/// What there is of it to ask for.
+/// The data of an object's version: backend, size and kept bytes.
 #[derive(Debug)]
 struct ObjectVersion {
     display_url: Arc<str>,
     backend: ObjectBackend,
     size: u64,
-    /// When it was last written to, in nanoseconds since 1970; 0 if nobody said.
+    /// Time of the last modification in nanoseconds since 1970; 0 if unknown.
     modified_ns: i128,
-    /// Its first bytes, once they have been read: a sample for the schema is read again with
-    /// the first split.
+    /// Its first bytes, once they have been read. The first split reads the bytes of the schema sample again.
     first_bytes: OnceLock<Bytes>,
-    /// Bytes from a place up to its end, if those were read first.
+    /// Offset of its last bytes, and these bytes, if they were read first.
     last_bytes: OnceLock<(u64, Bytes)>,
-    /// What reading it met last.
+    /// Last failure of its requests.
     last_failure: LastFailure,
 }
 
@@ -70,7 +69,7 @@ impl Object {
         }
     }
 
-    /// An object of a bucket's listing.
+    /// Creates an object from an entry of a bucket listing.
     pub fn from_listing(bucket: &Arc<Bucket>, meta: ObjectMeta) -> Object {
         let store: Arc<dyn ObjectStore> = bucket.store.clone();
         Object::new(ObjectVersion {
@@ -87,7 +86,7 @@ impl Object {
         })
     }
 
-    /// What a web server answered, with its first bytes if it sent them.
+    /// Creates an object from the response of a web server, with its first bytes if the server sent them.
     pub(crate) fn from_probe(resource: WebResource, head: Option<Bytes>) -> Object {
         let keep = OnceLock::new();
         if let Some(head) = head {
@@ -104,12 +103,12 @@ impl Object {
         })
     }
 
-    /// The URL, as messages show it.
+    /// Returns the URL for messages, without secrets.
     pub fn display_url(&self) -> &Arc<str> {
         &self.version.display_url
     }
 
-    /// The URL by which it is asked for, secrets and all.
+    /// Returns the URL for requests, which can contain secrets.
     pub fn request_url(&self) -> Arc<str> {
         match &self.version.backend {
             ObjectBackend::Http(resource) => resource.given_url().into(),
@@ -117,7 +116,7 @@ impl Object {
         }
     }
 
-    /// The bucket that it is in, by its name, and what was listed of it; none for what a web server has.
+    /// Returns the name of its bucket and its metadata from the listing; `None` for a file on a web server.
     pub fn bucket_and_meta(&self) -> Option<(&str, &ObjectMeta)> {
         match &self.version.backend {
             ObjectBackend::S3 { bucket, object } => Some((bucket.name(), object.meta())),
@@ -125,7 +124,7 @@ impl Object {
         }
     }
 
-    /// What tells this version from any other; none where the server does not say for sure.
+    /// Returns the ETag that identifies this version; `None` if the server does not send a reliable one.
     pub fn e_tag(&self) -> Option<&str> {
         match &self.version.backend {
             ObjectBackend::Http(resource) => resource.strong_e_tag(),
@@ -133,22 +132,22 @@ impl Object {
         }
     }
 
-    /// Its bytes; 0 if nobody said.
+    /// Returns the size in bytes; 0 if unknown.
     pub fn size(&self) -> u64 {
         self.version.size
     }
 
-    /// When it was last written, in nanoseconds since 1970; 0 if nobody said.
+    /// Returns the time of the last modification in nanoseconds since 1970; 0 if unknown.
     pub fn modified_ns(&self) -> i128 {
         self.version.modified_ns
     }
 
-    /// Whether it can only be read whole, front to back.
+    /// Returns true if the object can only be read whole, front to back.
     pub fn is_stream(&self) -> bool {
         matches!(&self.version.backend, ObjectBackend::Http(resource) if !resource.has_ranges())
     }
 
-    /// The host that its server points to, if that is another one.
+    /// Returns the host that its server redirects to, if that is another one.
     pub fn redirected_host(&self) -> Option<&str> {
         match &self.version.backend {
             ObjectBackend::Http(resource) => resource.redirected_host(),
@@ -156,7 +155,7 @@ impl Object {
         }
     }
 
-    /// How its server says that it has encoded it, if it does.
+    /// Returns the content encoding that its web server reports.
     pub fn encoding(&self) -> Option<&str> {
         match &self.version.backend {
             ObjectBackend::Http(resource) => resource.encoding(),
@@ -164,7 +163,7 @@ impl Object {
         }
     }
 
-    /// What its web server says that it is, if it does.
+    /// Returns the content type that its web server reports.
     pub fn content_type(&self) -> Option<&str> {
         match &self.version.backend {
             ObjectBackend::Http(resource) => resource.content_type(),
@@ -172,16 +171,16 @@ impl Object {
         }
     }
 
-    /// What reading it met last, and is repeated: that a server refuses, or cuts its answers off. None where all is well, or
-    /// there is no answer yet.
+    /// Returns the last failure of its requests, such as a refusal or a truncated body, which are retried.
+    /// `None` if there was no failure, or if there is no response yet.
     pub fn last_failure(&self) -> Option<String> {
         self.version.last_failure.message()
     }
 
-    /// Asks for its first bytes, to be read soon.
+    /// Starts a request for its first bytes, which will be read soon.
     ///
     /// # Errors
-    /// As [`fetch`](Self::fetch).
+    /// As for [`fetch_range`](Self::fetch_range).
     pub fn start_early_fetch(self: &Arc<Self>, bytes: u64) -> Result<()> {
         let mut early = self.early_fetch.lock();
         if early.is_none() && self.kept_head().is_none() && !self.is_stream() {
@@ -191,27 +190,27 @@ impl Object {
         Ok(())
     }
 
-    /// What was asked for early, and how much that is, to whoever asks first.
+    /// Takes the early request of its first bytes, with their number. Only the first caller gets it.
     pub(super) fn take_early_fetch(&self) -> Option<(u64, NetworkTask<Bytes>)> {
         self.early_fetch.lock().take()
     }
 
-    /// Whether its beginning is on its way.
+    /// Returns true if a request for its first bytes is pending.
     pub(super) fn has_early_fetch(&self) -> bool {
         self.early_fetch.lock().is_some()
     }
 
-    /// What is kept of its beginning.
+    /// Returns the first bytes that are kept.
     pub(super) fn kept_head(&self) -> Option<&Bytes> {
         self.version.first_bytes.get()
     }
 
-    /// How much of its beginning is here, and need not be asked for again.
+    /// Returns the number of first bytes that are kept, which need no further request.
     pub fn kept_head_bytes(&self) -> u64 {
         self.kept_head().map_or(0, |head| head.len() as u64)
     }
 
-    /// Keeps bytes of one of its ends.
+    /// Keeps bytes at the beginning or the end of the object.
     pub(super) fn keep_end_bytes(&self, start: u64, bytes: Bytes) {
         let _ = match start {
             0 => self.version.first_bytes.set(bytes).is_ok(),
@@ -219,26 +218,27 @@ impl Object {
         };
     }
 
-    /// Where the bytes up to its end begin that are here, if there are any.
+    /// Returns the offset of the last bytes that are kept, if there are any.
     pub fn kept_tail_start(&self) -> Option<u64> {
         let whole = || self.kept_head().filter(|head| head.len() as u64 == self.size()).map(|_| 0);
         self.version.last_bytes.get().map(|(start, _)| *start).or_else(whole)
     }
 
-    /// Keeps its beginning.
+    /// Keeps its first bytes.
     pub(super) fn keep_head(&self, bytes: &Bytes) {
         let _ = self.version.first_bytes.set(bytes.clone());
     }
 
-    /// What its readers share: the blocks that are fetched ahead.
+    /// Returns the state in the prefetch pool that its readers share: the blocks that are fetched ahead.
     ///
     /// # Errors
-    /// [`Error::Io`] if there can be no threads for the network.
+    /// [`Error::Io`] if the network threads cannot be started.
     pub fn opened_object(&self) -> Result<&Arc<OpenedObject>> {
         self.opened_object_for(AccessOrder::Declared)
     }
 
-    /// The same; who asks first says in which order it is going to be read.
+    /// As [`opened_object`](Self::opened_object); the first caller's access decides the block and window
+    /// size.
     pub(super) fn opened_object_for(&self, access: AccessOrder) -> Result<&Arc<OpenedObject>> {
         if let Some(opened) = self.opened_object.get() {
             return Ok(opened);
@@ -257,7 +257,7 @@ impl Object {
         }
     }
 
-    /// Who chooses how it is read, if that is asked for.
+    /// Returns the tuning of its endpoint, if block or window are chosen automatically.
     pub(super) fn tuning(&self) -> Option<Arc<EndpointTuning>> {
         match &self.version.backend {
             ObjectBackend::S3 { bucket, .. } => bucket.tuning.clone(),
@@ -265,7 +265,7 @@ impl Object {
         }
     }
 
-    /// Where its bytes come from.
+    /// Returns the source of its bytes, with the disk tier in front if there is one.
     fn origin(&self) -> &Arc<dyn Origin> {
         self.origin.get_or_init(|| {
             let version: Arc<dyn Origin> = self.version.clone();
@@ -291,16 +291,16 @@ impl Object {
         })
     }
 
-    /// Asks for a range by itself, which must lie within the object.
+    /// Requests a range outside of the prefetch pool. The range must lie within the object.
     ///
     /// # Errors
-    /// [`Error::Io`] if there can be no threads for it; all others come from the answer.
+    /// [`Error::Io`] if the network threads cannot be started; all others come with the result.
     pub fn fetch_range(self: &Arc<Self>, range: Range<u64>) -> Result<NetworkTask<Bytes>> {
         let (version, origin) = (Arc::clone(&self.version), Arc::clone(self.origin()));
         NetworkTask::start(async move { version.read_range(origin.as_ref(), range).await })
     }
 
-    /// The whole of what can only be read whole, piece by piece.
+    /// Starts to read the whole object, if it can only be read whole.
     pub(super) fn open_stream(self: &Arc<Self>) -> Result<super::http::StreamedBody> {
         match &self.version.backend {
             ObjectBackend::Http(resource) => resource.open_stream(),
@@ -312,7 +312,7 @@ impl Object {
 }
 
 impl ObjectVersion {
-    /// The bytes of a range, all of them.
+    /// Returns all bytes of a range.
     async fn read_range(&self, origin: &dyn Origin, range: Range<u64>) -> Result<Bytes> {
         let length = range_length(range.end.saturating_sub(range.start))?;
         if let Some(kept) = self.kept_range(&range) {
@@ -327,7 +327,7 @@ impl ObjectVersion {
         Ok(bytes.freeze())
     }
 
-    /// A range that lies in what is kept.
+    /// Returns the bytes of a range that lies within the kept first or last bytes.
     fn kept_range(&self, range: &Range<u64>) -> Option<Bytes> {
         if range.start >= range.end {
             return Some(Bytes::new());
@@ -343,10 +343,10 @@ impl ObjectVersion {
         Some(bytes.slice(place(range.start)?..place(range.end)?))
     }
 
-    /// Hands over a range of this version.
+    /// Reads a range of this version into a sink, and records failures.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the object is another by now; [`Error::Remote`].
+    /// [`Error::Changed`] if the object has been replaced; [`Error::Remote`].
     async fn fetch_into(&self, range: Range<u64>, into: &mut dyn ByteSink) -> Result<()> {
         let got = self.last_failure.record_during(self.fetch_from_backend(range, into)).await;
         if got.is_ok() {
@@ -434,10 +434,10 @@ fn range_length(bytes: u64) -> Result<usize> {
     usize::try_from(bytes).map_err(|_| Error::Internal("a range larger than memory".into()))
 }
 
-/// Asks what several URLs are, a few at a time.
+/// Requests size and version of several URLs, a few at a time.
 ///
 /// # Errors
-/// The first URL's that is refused.
+/// The error of the first URL that is refused.
 pub fn probe_urls(
     web: &WebClient,
     urls: &[String],
@@ -451,13 +451,14 @@ pub fn probe_urls(
     Ok(found)
 }
 
-/// Receives a URL and its object, or why there is none.
+/// Receives a URL and its object or error.
 pub type ProbedObjectCallback<'a> = dyn FnMut(&str, Result<Arc<Object>>) -> Result<()> + 'a;
 
-/// The same, each waited for until a flag of its own that `flag` gives when its turn comes; `take` is told what came of each.
+/// Requests size and version of several URLs, a few at a time, and passes each result to `take`. `flag`
+/// creates the cancel flag for each URL when its turn comes.
 ///
 /// # Errors
-/// What `take` gives.
+/// The errors of `take`.
 pub fn probe_each_url(
     web: &WebClient,
     urls: &[String],

@@ -1,8 +1,8 @@
-//! What a pattern, alternatives and a local path mean, wherever files are named.
+//! Patterns, alternatives and local paths, for all names of files.
 //!
-//! `*`, `?` and `[..]` stand for characters of one component, and `*` and `?` for no `.` at its beginning;
-//! `**` is a whole component and stands for any number of them; `{a,b}` are alternatives, each taken by
-//! itself. Paths and keys are matched alike.
+//! `*`, `?` and `[..]` match characters within one component; `*` and `?` do not match a `.` at its
+//! beginning. `**` is a whole component and matches any number of components. `{a,b}` are alternatives, which
+//! expand to one pattern each. Paths and keys follow the same rules.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,11 +27,11 @@ const BRACES_MAX: usize = 256;
 /// Maximum length of a pattern of keys, in bytes: twice that of a path, and keys are shorter than paths.
 const PATTERN_BYTES_MAX: usize = 8 << 10;
 
-/// A pattern of keys, without alternatives.
+/// A compiled pattern for keys, without alternatives.
 ///
-/// It matches the same names as `glob` does on a disk. `glob` backtracks: it tries one way to match after the other,
-/// and `*a*a*a*a*b` has too many. This matcher tracks all ways at once, character by character, so that the cost is at
-/// most the product of both lengths.
+/// It matches the same names as `glob` does on a disk. `glob` backtracks: it tries one way to match after the
+/// other, and `*a*a*a*a*b` has too many. This matcher tracks all ways at once, character by character, so
+/// that the cost is at most the product of both lengths.
 #[derive(Debug, Clone)]
 pub struct KeyPattern(Vec<PatternToken>);
 
@@ -40,7 +40,7 @@ enum PatternToken {
     Char(char),
     /// `?`
     AnyChar,
-    /// `[a-c]`, or `[!a-c]` if not `is_within`.
+    /// `[a-c]`, or `[!a-c]` if not `is_inclusive`.
     CharClass {
         ranges: Vec<(char, char)>,
         is_inclusive: bool,
@@ -52,10 +52,10 @@ enum PatternToken {
 }
 
 impl KeyPattern {
-    /// Understands a pattern.
+    /// Compiles a pattern.
     ///
     /// # Errors
-    /// [`Error::Usage`] that says what is wrong with it.
+    /// [`Error::Usage`] for an invalid pattern, with the reason.
     pub fn new(pattern: &str) -> Result<KeyPattern> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(Error::usage(format!(
@@ -97,11 +97,11 @@ impl KeyPattern {
         Ok(KeyPattern(tokens))
     }
 
-    /// Whether a key, or a folder without a `/` at its end, is one of those that it stands for.
+    /// Returns true if the pattern matches a key, or a folder's name without a `/` at its end.
     pub fn matches(&self, key: &str) -> bool {
         let KeyPattern(tokens) = self;
-        // `now` holds the token positions that the characters read so far may have reached. `known` holds, for each
-        // position, the number of the character after which it was last added.
+        // `now` holds the token positions that the characters read so far may have reached. `known` holds,
+        // for each position, the number of the character after which it was last added.
         let (mut now, mut next) = (Vec::new(), Vec::new());
         let mut known = vec![0; tokens.len() + 1];
         let mut is_first = true;
@@ -189,20 +189,21 @@ fn invalid_pattern_error(pattern: &str, error: &glob::PatternError) -> Error {
     Error::usage(format!("`{pattern}` is not a valid pattern: {error}"))
 }
 
-/// Whether a path or key without alternatives is a pattern.
+/// Returns true if a path or key without alternatives has wildcards.
 pub fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// What comes before the first character of a pattern that is not literal.
+/// Returns the literal characters before the first wildcard or brace of a pattern.
 pub fn literal_prefix(pattern: &str) -> &str {
     &pattern[..pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len())]
 }
 
-/// `a{b,c}d` as `abd` and `acd`; alternatives may hold alternatives.
+/// Expands alternatives: `a{b,c}d` becomes `abd` and `acd`. Alternatives may be nested.
 ///
 /// # Errors
-/// [`Error::Usage`] for an unclosed brace, and for more than 100,000 alternatives, 64 MiB of them, or 256 braces.
+/// [`Error::Usage`] for an unclosed brace, and for more than 100,000 alternatives, 64 MiB of them, or 256
+/// braces.
 pub fn expand_alternatives(pattern: &str) -> Result<Vec<String>> {
     if pattern.bytes().filter(|b| *b == b'{').count() > BRACES_MAX {
         let start = message_excerpt(pattern);
@@ -276,11 +277,10 @@ fn expand_braces(pattern: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The local path or pattern in what is no remote URL.
+/// Returns the local path or pattern in a path or `file://` URL.
 ///
 /// # Errors
-/// [`Error::Usage`] for nothing at all, and for a `file://` URL of another host or of bytes that are
-/// not UTF-8.
+/// [`Error::Usage`] for an empty text, and for a `file://` URL of another host or whose bytes are not UTF-8.
 pub fn local_path_from_url(url: &str) -> Result<String> {
     if url.is_empty() {
         return Err(Error::usage("the source's url is empty"));
@@ -301,7 +301,7 @@ pub fn local_path_from_url(url: &str) -> Result<String> {
     Ok(url.to_string())
 }
 
-/// `~/logs` as a shell reads it, which it does not inside quotes.
+/// Expands `~/` to the home folder, as a shell does outside of quotes.
 pub fn expand_home(path: String) -> String {
     match (path.strip_prefix("~/"), std::env::var("HOME")) {
         (Some(rest), Ok(home)) if !home.is_empty() && !Path::new(&path).exists() => {
@@ -311,16 +311,16 @@ pub fn expand_home(path: String) -> String {
     }
 }
 
-/// The files and folders on this machine that a pattern without alternatives stands for, in the order of
-/// their names; those that a link leads to from inside of itself once.
+/// Returns the local files and folders that match a pattern without alternatives, in the order of their
+/// names. Paths that lead through a symbolic link back into a parent folder appear once.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is no pattern and for a name that is not UTF-8; [`Error::Io`].
+/// [`Error::Usage`] for an invalid pattern and for a name that is not UTF-8; [`Error::Io`].
 pub fn glob_on_disk(pattern: &str) -> Result<Vec<PathBuf>> {
     let mut found = glob::glob_with(pattern, MATCH_OPTIONS)
         .map_err(|error| invalid_pattern_error(pattern, &error))?;
     let mut loops = SymlinkLoops::default();
-    // `glob` panics at a name that is not UTF-8 among those it looks at.
+    // `glob` panics at a name that is not UTF-8 among those that it compares.
     let mut next = || {
         panics::catch_silently(|| found.next()).map_err(|_| {
             Error::usage_with_hint(
@@ -342,7 +342,7 @@ pub fn glob_on_disk(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Whether folders lead through a link into themselves, by their paths.
+/// Folders whose path leads through a symbolic link into a parent folder, cached by path.
 #[derive(Default)]
 struct SymlinkLoops(HashMap<PathBuf, bool>);
 

@@ -1,17 +1,18 @@
 //! Rules for the storage options of a posted query.
 //!
-//! A confined master opens stores for every client. A posted query must not send the environment's credentials to a
-//! host that the environment does not name, read a file or a service of the machine, or make the machine work without
-//! bound. So the options are a closed list ([`rule`]):
+//! A confined master opens stores for every client. A posted query must not send the environment's
+//! credentials to a host that the environment does not name. It must not read a file or a service of the
+//! machine, or make the machine work without bound. So the options are a closed list ([`option_rule`]):
 //!
-//! - An endpoint needs complete credentials in the query: a key and its secret, or `skip_signature=true`. So do
-//!   `allow_http`, which allows signed requests without encryption, and `request_payer`, which makes the signer pay.
-//! - Options that name files, proxies, certificates, roles or sources of credentials are refused, and so are options
-//!   that use the machine's disk and memory.
+//! - An endpoint needs complete credentials in the query: a key and its secret, or `skip_signature=true`. So
+//!   do `allow_http`, which allows signed requests without encryption, and `request_payer`, which makes the
+//!   signer pay.
+//! - Options that name files, proxies, certificates, roles or sources of credentials are refused, and so are
+//!   options that use the machine's disk and memory.
 //! - Times, counts and sizes have a limit.
 //!
-//! The environment supplies options that a posted query does not set, except those that the query's own credentials
-//! replace ([`StorageOptions::s3`](crate::StorageOptions)).
+//! The environment supplies options that a posted query does not set, except those that the query's own
+//! credentials replace ([`StorageOptions::s3_settings`](crate::StorageOptions)).
 
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ enum PostedOptionRule {
     WithCredentials,
     /// No value.
     Refused,
-    /// A time up to [`TIME_MAX`].
+    /// A time up to [`DURATION_MAX`].
     Time,
     /// A number up to [`RETRIES_MAX`].
     Retries,
@@ -91,8 +92,8 @@ fn option_rule(key: &OptionKey) -> PostedOptionRule {
 /// Checks the names and values of a posted query's options, as written in the query.
 ///
 /// # Errors
-/// [`Error::Usage`] that names the option. It contains the value only if that is a time, count or size beyond its
-/// limit.
+/// [`Error::Usage`] that names the option. It contains the value only if that is a time, count or size beyond
+/// its limit.
 pub(crate) fn check_posted_options<'a>(
     pairs: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<()> {

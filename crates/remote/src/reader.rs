@@ -1,15 +1,15 @@
-//! Reading an object by position, with what comes next on its way.
+//! Reads objects by position, and fetches the next bytes ahead.
 //!
-//! Whoever reads a split reads front to back: its bytes are declared, and a window of blocks is on its
-//! way at once ([`tidemill_prefetch`] says which, and in which memory). The declared range takes
-//! [`TAIL_BYTES`] more, in which the last record of a split nearly always ends. Who reads here and there has
-//! windows where reading goes on. Of beginnings, of which nobody knows how much is read, just what is
-//! asked for is fetched, in steps that grow.
+//! The reader of a split reads front to back. It declares its range, so that a window of blocks is on its way
+//! at once ([`tidemill_prefetch`] chooses blocks and memory). The declared range extends [`SPLIT_TAIL_BYTES`]
+//! beyond the split, where its last record nearly always ends. A random reader has windows where it reads on.
+//! A reader of samples does not know how much it will need, so it fetches only the requested bytes, in
+//! growing steps.
 //!
-//! The memory is one for the whole process: the largest [`Budget`] that a run has given.
+//! All readers of the process share one memory: the largest [`PrefetchBudget`] of the current runs.
 //!
-//! Of the small files of a split, [`FILES_AHEAD`] are asked for while the one before is read, where the
-//! files to come were not told of otherwise.
+//! For a split of small files, [`SMALL_FILES_AHEAD`] files are requested while an earlier one is read, unless
+//! the reader has announced the next files otherwise.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,20 +26,20 @@ use tidemill_prefetch::{
 use super::http::StreamedBody;
 use super::object::Object;
 
-/// A file of at most so much is small: one request brings it.
+/// Maximum size of a small file, which takes one request.
 pub const SMALL_FILE_BYTES_MAX: u64 = 4 << 20;
-/// So many small files of a split are asked for early.
+/// Number of small files of a split that are requested ahead.
 pub const SMALL_FILES_AHEAD: usize = 8;
-/// Behind a split's end: room for the end of its last record.
+/// Number of bytes behind the end of a split that are fetched for its last record.
 const SPLIT_TAIL_BYTES: u64 = 64 << 10;
-/// The least that is asked for.
+/// Minimum size of a request.
 const REQUEST_BYTES_MIN: u64 = 64 << 10;
-/// A sample starts with so much.
+/// Initial size of a sample.
 pub const FIRST_SAMPLE_BYTES: u64 = 1 << 20;
-/// The memory for what is read ahead where no run has said.
+/// Prefetch memory if no run has set a budget.
 const MEMORY_BYTES_DEFAULT: u64 = 64 << 20;
 
-/// The budgets of the runs that there are, and how many have each.
+/// Number of live budgets, by their size.
 static LIVE_BUDGETS: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
 static PREFETCH_POOL: OnceLock<PrefetchPool> = OnceLock::new();
 
@@ -47,7 +47,7 @@ fn largest_budget_bytes(budgets: &BTreeMap<u64, usize>) -> u64 {
     budgets.last_key_value().map_or(MEMORY_BYTES_DEFAULT, |(bytes, _)| *bytes)
 }
 
-/// What is read ahead of all objects, started with the first of them.
+/// Returns the prefetch pool of this process, which starts with the first object.
 pub(crate) fn prefetch_pool() -> Result<&'static PrefetchPool> {
     if let Some(pool) = PREFETCH_POOL.get() {
         return Ok(pool);
@@ -57,33 +57,33 @@ pub(crate) fn prefetch_pool() -> Result<&'static PrefetchPool> {
     Ok(PREFETCH_POOL.get_or_init(|| PrefetchPool::new(largest_budget_bytes(&budgets), handle)))
 }
 
-/// What was asked for, fetched and waited for, in all that this process has read of objects. Requests are
-/// those for bytes: what lists, and asks for sizes, is not among them.
+/// Returns the statistics of all object reads in this process: bytes requested and fetched, and waits.
+/// Requests are those for bytes; listings and metadata requests are not counted.
 pub fn read_stats() -> ReadStats {
     let mut stats = PREFETCH_POOL.get().map(PrefetchPool::stats).unwrap_or_default();
     super::direct_request_stats::add_direct_requests(&mut stats);
     stats
 }
 
-/// The memory that a run's readers may fill ahead, in bytes, while it lives; cloning shares it. The
-/// readers of all runs share the largest.
+/// The prefetch memory of a run, in bytes, while the run lives; clones share it. The readers of all runs
+/// together use the largest budget.
 #[derive(Debug, Clone)]
 pub struct PrefetchBudget(Arc<BudgetLimit>);
 
 #[derive(Debug)]
 struct BudgetLimit {
     bytes: u64,
-    /// What counts: the same, if nothing else was asked for.
+    /// Size that counts for the pool: `bytes`, unless `read_memory` sets another.
     prefetch_bytes: u64,
 }
 
 impl PrefetchBudget {
-    /// So many bytes.
+    /// Creates a budget of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
         Self::with_prefetch_bytes(bytes, None)
     }
 
-    /// So many bytes, and for what is fetched ahead as many as were asked for, if they were.
+    /// Creates a budget of `bytes` bytes, whose prefetch memory is `asked_bytes` if given.
     pub fn with_prefetch_bytes(bytes: u64, asked_bytes: Option<u64>) -> Self {
         let ahead_bytes = asked_bytes.unwrap_or(bytes);
         let mut budgets = LIVE_BUDGETS.lock();
@@ -94,7 +94,7 @@ impl PrefetchBudget {
         PrefetchBudget(Arc::new(BudgetLimit { bytes, prefetch_bytes: ahead_bytes }))
     }
 
-    /// How many bytes a run's readers may fill.
+    /// Returns the number of bytes that the readers of the run may fill.
     pub fn bytes(&self) -> u64 {
         self.0.bytes
     }
@@ -108,7 +108,7 @@ impl Default for PrefetchBudget {
 
 impl Drop for BudgetLimit {
     fn drop(&mut self) {
-        // A run ends with its budget.
+        // The budget lives as long as the run, so the run has ended.
         super::tuning::record_finished_run();
         let stats = read_stats();
         if stats.requests + stats.disk_reads > 0 {
@@ -148,46 +148,45 @@ impl Drop for BudgetLimit {
     }
 }
 
-/// What a reader is going to read.
+/// The part of an object that a reader will read, and in which order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadPattern {
-    /// From somewhere up to the end of a split, and little beyond.
+    /// From some offset to the end of a split, and a little beyond it.
     UntilSplitEnd(u64),
-    /// The beginning, nobody knows how much of it.
+    /// From the beginning, up to an unknown offset.
     Sample,
-    /// The very beginning, in reads as small as are asked for; of a small object all of it, which
-    /// may be kept.
+    /// The first bytes, in reads as small as requested. A small object is fetched whole if it may be kept.
     Beginning {
-        /// Whether all of it may be kept.
+        /// True if the whole object may be kept.
         may_keep: bool,
     },
-    /// Here and there.
+    /// At any offsets.
     Random,
 }
 
-/// An object that is being read.
+/// A reader of one object.
 #[derive(Debug)]
 pub struct ObjectReader {
     object: Arc<Object>,
     pattern: ReadPattern,
     cancel: CancelFlag,
-    /// As long as somebody reads by it, it counts.
+    /// Keeps the budget of the run alive.
     _budget: PrefetchBudget,
     cursor: OnceLock<ObjectCursor>,
     state: Mutex<ReaderState>,
 }
 
-/// What a reader has for itself.
+/// Mutable state of a reader.
 #[derive(Debug, Default)]
 struct ReaderState {
     buffer: ReadBuffer,
-    /// Where the next piece of a body starts.
+    /// Offset of the next piece of the body.
     next_piece_start: u64,
-    /// The size of the next range of a beginning.
+    /// Size of the next range of a sample.
     step_bytes: u64,
-    /// Whether the range up to the end of a split has been declared.
+    /// True once the range up to the end of the split is declared.
     is_declared: bool,
-    /// What can only be read whole.
+    /// Body of an object that can only be read whole.
     body: Option<StreamedBody>,
 }
 
@@ -198,7 +197,7 @@ struct ReadBuffer {
 }
 
 impl ObjectReader {
-    /// A reader of an object from its beginning; what it asks for ahead is taken from `budget`.
+    /// Creates a reader. It prefetches within `budget`.
     pub fn new(
         object: Arc<Object>,
         access: ReadPattern,
@@ -209,15 +208,16 @@ impl ObjectReader {
         ObjectReader { object, pattern: access, cancel, _budget: budget, cursor, state }
     }
 
-    /// What it reads.
+    /// Returns the object.
     pub fn object(&self) -> &Arc<Object> {
         &self.object
     }
 
-    /// Says that reading up to the end of a split starts here: what is to come is on its way from now on.
+    /// Declares that the split will be read from `offset` to its end, so that its blocks are on their way
+    /// from now on.
     ///
     /// # Errors
-    /// [`Error::Io`] if there can be no threads for the network.
+    /// [`Error::Io`](crate::error::Error::Io) if the network threads cannot be started.
     pub fn start_split_at(&self, offset: u64) -> Result<()> {
         let ReadPattern::UntilSplitEnd(end) = self.pattern else { return Ok(()) };
         if self.object.is_stream() || std::mem::replace(&mut self.state.lock().is_declared, true) {
@@ -225,26 +225,26 @@ impl ObjectReader {
         }
         let range = offset.max(self.object.kept_head_bytes())..end.saturating_add(SPLIT_TAIL_BYTES);
         let range = range.start..range.end.min(self.object.size());
-        // What comes early, or is here, needs no window.
+        // Bytes that are kept or requested early need no window.
         if range.start < range.end && !self.object.has_early_fetch() {
             self.cursor()?.declare_range(range);
         }
         Ok(())
     }
 
-    /// Tells of ranges that will be read, in this order, each of which is fetched by itself; they stay
-    /// until the claims are dropped.
+    /// Starts to fetch ranges that will be read in this order, each by itself. They stay in memory until the
+    /// claims are dropped.
     ///
     /// # Errors
-    /// [`Error::Io`] if there can be no threads for the network.
+    /// [`Error::Io`](crate::error::Error::Io) if the network threads cannot be started.
     pub fn prefetch_ranges(&self, ranges: &[Range<u64>]) -> Result<BlockClaims> {
         Ok(self.object.opened_object()?.prefetch_ranges(ranges))
     }
 
-    /// Says that a range will be read front to back, together with others.
+    /// Declares that a range will be read front to back, along with other ranges.
     ///
     /// # Errors
-    /// [`Error::Io`] if there can be no threads for the network.
+    /// [`Error::Io`](crate::error::Error::Io) if the network threads cannot be started.
     pub fn declare_range(&self, range: Range<u64>) -> Result<()> {
         self.cursor()?.declare_range(range);
         Ok(())
@@ -262,10 +262,11 @@ impl ObjectReader {
         || self.cancel.check().map_err(|_| PrefetchError::Interrupted)
     }
 
-    /// Fills `out` from `offset`; fewer bytes only at the object's end.
+    /// Reads from `offset` on until `out` is full or the object ends.
     ///
     /// # Errors
-    /// [`Error::Changed`], [`Error::Remote`] and [`Error::Interrupted`].
+    /// [`Error::Changed`](crate::error::Error::Changed), [`Error::Remote`](crate::error::Error::Remote) and
+    /// [`Error::Interrupted`](crate::error::Error::Interrupted).
     pub fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize> {
         if self.object.is_stream() {
             return self.read_stream(&mut self.state.lock(), out, offset);
@@ -283,7 +284,7 @@ impl ObjectReader {
         Ok(filled)
     }
 
-    /// Some bytes behind the head.
+    /// Reads some bytes behind the kept first bytes. Returns 0 if it has filled the buffer instead.
     fn read_behind_head(&self, out: &mut [u8], at: u64) -> Result<usize> {
         let count = self.state.lock().buffer.copy_to(out, at);
         if count > 0 {
@@ -319,7 +320,7 @@ impl ObjectReader {
         }
     }
 
-    /// Makes the window hold the byte at `at` of a beginning.
+    /// Fills the buffer from offset `at` of a sample.
     fn read_beginning(&self, at: u64, wanted: u64) -> Result<()> {
         let size = self.object.size();
         let (range, fetch) = match self.object.take_early_fetch().filter(|_| at == 0) {
@@ -350,18 +351,18 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// The bytes from `at` on to the end of the block that they are in, without copying them: `bytes`
-    /// at least where they lie in one block.
+    /// Returns the bytes from `at` to the end of their block, without a copy. These are at least `bytes`
+    /// bytes if they lie within one block.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at).
+    /// As for [`read_at`](Self::read_at).
     pub fn block_rest_at(&self, at: u64, bytes: usize) -> Result<Bytes> {
         Ok(self.cursor()?.block_rest_at(at, bytes, &mut self.cancel_tick())?)
     }
 
-    /// Reads on in a body that has no ranges.
+    /// Continues to read a body that has no ranges.
     fn read_stream(&self, state: &mut ReaderState, out: &mut [u8], offset: u64) -> Result<usize> {
-        // What came last may be read piece by piece.
+        // The buffer holds the last piece, which may be read in parts.
         if state.body.is_none() || offset < state.buffer.start {
             state.body = Some(self.object.open_stream()?);
             state.buffer = ReadBuffer::default();
@@ -398,7 +399,7 @@ fn copy_from(held: &[u8], start: u64, out: &mut [u8], at: u64) -> usize {
 }
 
 impl ReadBuffer {
-    /// Copies what it holds from `at` on.
+    /// Copies the held bytes from offset `at` on, and returns their number.
     fn copy_to(&self, out: &mut [u8], at: u64) -> usize {
         copy_from(&self.bytes, self.start, out, at)
     }

@@ -1,7 +1,7 @@
-//! A bucket: listing, versions, ranges; and its refusals in words.
+//! A bucket: listing, versions, ranges, and error messages for refused requests.
 //!
-//! Requests are repeated by `object_store` itself, with waits that double, after 5xx answers,
-//! 429, lost connections, timeouts and bodies that end early. What comes through is final.
+//! `object_store` repeats requests with exponential backoff after 5xx responses, 429, lost connections,
+//! timeouts and truncated bodies. An error from it is final.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,27 +28,27 @@ use super::object::Object;
 use super::tuning::EndpointTuning;
 use super::{NetworkTask, StorageOptions};
 
-/// How long the machine's metadata service may take to give credentials.
+/// Timeout for credentials from the machine's metadata service.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A bucket, and how to reach it.
+/// A bucket with its clients and settings.
 #[derive(Debug)]
 pub struct Bucket {
     pub(super) name: String,
     pub(super) store: Arc<AmazonS3>,
-    /// The same, but uploads are not completed over what exists.
+    /// A store whose uploads are completed only if the object does not exist.
     pub(super) create_only_store: AmazonS3,
     endpoint_url: Option<String>,
     documents_md5: bool,
-    /// What all who ask it share.
+    /// Concurrency limit and measurements, shared by all requests to the bucket.
     shared_endpoint: Endpoint,
-    /// The same once more, for what `object_store` does not ask.
+    /// Connection for requests that `object_store` does not offer.
     pub(super) connection: BucketConnection,
-    /// How its objects are read.
+    /// Block, window and memory of prefetching.
     pub(super) read_options: tidemill_prefetch::Options,
-    /// What of that is chosen, where something is.
+    /// Tuning of block or window, if `auto` is set.
     pub(super) tuning: Option<Arc<EndpointTuning>>,
-    /// What is kept of them.
+    /// The disk tier, if there is one.
     pub(super) disk_tier_settings: Option<DiskTierSettings>,
 }
 
@@ -57,36 +57,35 @@ fn is_aws_address(address: &str) -> bool {
     let url = url::Url::parse(address).ok();
     url.as_ref().and_then(url::Url::host_str).is_some_and(|host| {
         let own = [".amazonaws.com", ".amazonaws.com.cn"].iter().any(|end| host.ends_with(end));
-        // Functions of the customer's make its answers.
+        // Object Lambda functions of the customer create the responses.
         own && !host.contains("s3-object-lambda")
     })
 }
 
-/// Which bytes of an object are read first.
+/// The end of an object that is read first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectEnd {
-    /// So many from its beginning.
+    /// This number of bytes from its beginning.
     First(u64),
-    /// So many before its end.
+    /// This number of bytes before its end.
     Last(u64),
 }
 
 impl Bucket {
     /// Opens the bucket that options and environment describe, and checks its name. Sends no request, unless
-    /// credentials come from the machine's metadata service. These are fetched at once, so that a machine without the
-    /// service fails early instead of waiting.
+    /// the machine's metadata service supplies the credentials. These are fetched at once, so that a machine
+    /// without the service fails early instead of waiting.
     ///
     /// # Errors
-    /// [`Error::Usage`] for options that make no sense, [`Error::Remote`] if there are no
-    /// credentials.
+    /// [`Error::Usage`] for invalid options, [`Error::Remote`] if there are no credentials.
     pub fn open(name: &str, options: &StorageOptions, cancel: &CancelFlag) -> Result<Arc<Bucket>> {
         Self::open_with_tick(name, options, &mut || cancel.check())
     }
 
-    /// The same; `tick` is called every 50 ms while credentials are waited for.
+    /// As [`open`](Self::open), and calls `tick` every 50 ms during the wait for credentials.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and [`Error::Interrupted`].
+    /// As for [`open`](Self::open), and [`Error::Interrupted`].
     pub fn open_with_tick(
         name: &str,
         options: &StorageOptions,
@@ -170,36 +169,37 @@ impl Bucket {
         Ok(bucket)
     }
 
-    /// What all requests to it share.
+    /// Returns concurrency limit and measurements, which all requests to the bucket share.
     pub fn shared_endpoint(&self) -> &Endpoint {
         &self.shared_endpoint
     }
 
-    /// Its name.
+    /// Returns the bucket's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where requests go, if not to AWS.
+    /// Returns the endpoint, if requests do not go to AWS.
     pub fn endpoint_url(&self) -> Option<&str> {
         self.endpoint_url.as_deref()
     }
 
-    /// Returns true if its server documents that the ETag of an object in one part is the MD5 sum of its bytes, unless a key
-    /// management service or the customer's key encrypts them: AWS does, but for directory buckets and Object Lambda.
+    /// Returns true if the server documents that the ETag of an object in one part is the MD5 sum of its
+    /// bytes, unless a key management service or the customer's key encrypts them. AWS does, except for
+    /// directory buckets and Object Lambda.
     pub fn documents_md5(&self) -> bool {
         self.documents_md5
     }
 
-    /// The URL of a key.
+    /// Returns the URL of a key.
     pub fn url(&self, key: &str) -> String {
         format!("s3://{}/{key}", self.name)
     }
 
-    /// A key as `object_store` has it.
+    /// Parses a key as an `object_store` path.
     ///
     /// # Errors
-    /// [`Error::Usage`] for keys that it cannot name.
+    /// [`Error::Usage`] for keys that `object_store` cannot represent.
     pub(crate) fn parse_key(&self, key: &str) -> Result<Path> {
         match Path::parse(key) {
             Ok(path) if path.as_ref() == key => Ok(path),
@@ -214,7 +214,7 @@ impl Bucket {
         }
     }
 
-    /// What is known of a key; none if it is not there.
+    /// Returns the metadata of a key; `None` if it does not exist.
     ///
     /// # Errors
     /// [`Error::Remote`].
@@ -225,7 +225,7 @@ impl Bucket {
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => {
                 let refusal = StoreRefusal::from_store_error(&error);
-                // An answer to HEAD has no body, which would say why: that to a question for a byte has.
+                // A HEAD response has no body with the reason, so request a byte to get one.
                 if refusal.code.is_none()
                     && matches!(refusal.status, Some(400 | 403))
                     && let Err(told) = self.read_end(&path, ObjectEnd::First(1)).await
@@ -240,8 +240,8 @@ impl Bucket {
         }
     }
 
-    /// An object, with bytes of one of its ends, which the same request brings where the server answers it and where
-    /// nothing of objects is kept on a disk; none if it is not there.
+    /// Returns the object of a key; `None` if it does not exist. If the server allows it, the same request
+    /// fetches bytes at one end. If there is a disk tier, no bytes are fetched.
     ///
     /// # Errors
     /// [`Error::Remote`].
@@ -262,8 +262,8 @@ impl Bucket {
                     return Ok(Some(object));
                 }
                 Err(object_store::Error::NotFound { .. }) => return Ok(None),
-                // An empty object has no such bytes, not every server knows ends, and a body may break off: then it is
-                // asked what there is.
+                // An empty object has no such bytes, some servers do not support suffix ranges, and a body
+                // may be truncated. In these cases request the metadata alone.
                 Err(error) => {
                     const NOT_KNOWN: [&str; 5] = [
                         "InvalidArgument",
@@ -276,7 +276,7 @@ impl Bucket {
                         StoreRefusal::from_store_error(&error);
                     let is_asked = match status {
                         Some(416) => true,
-                        // Another question would have the same answer, as late.
+                        // Another request would fail in the same way, after the same retries.
                         _ if retries.is_some() => false,
                         None => true,
                         Some(400 | 405 | 501) => {
@@ -294,7 +294,7 @@ impl Bucket {
         Ok(meta.map(|meta| Object::from_listing(&self, meta)))
     }
 
-    /// What is known of an object, where bytes of one of its ends begin, and these.
+    /// Returns the metadata of an object, and the offset and bytes at one of its ends.
     async fn read_end(
         &self,
         path: &Path,
@@ -315,7 +315,7 @@ impl Bucket {
         Err(object_store::Error::Generic { store: "S3", source: "the body broke off".into() })
     }
 
-    /// All objects whose keys begin with `prefix`, which need not end with a `/`; page by page.
+    /// Lists all objects whose keys begin with `prefix`, page by page. The prefix need not end with `/`.
     ///
     /// # Errors
     /// [`Error::Remote`].
@@ -341,7 +341,7 @@ impl Bucket {
         }
     }
 
-    /// The same of a directory bucket, which is asked by way of sessions.
+    /// Lists the objects of a directory bucket, whose requests need sessions.
     async fn list_directory_bucket(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
         let mut found = Vec::new();
         let mut page_token = None;
@@ -357,7 +357,7 @@ impl Bucket {
         }
     }
 
-    /// The names of a folder, of objects and of folders alike, of one page: for suggestions.
+    /// Returns the names of objects and folders in a folder, from one page of a listing, for suggestions.
     pub async fn folder_names(self: Arc<Self>, folder: String) -> Result<Vec<String>> {
         let page = self.list_page(folder.clone(), true, None).await?;
         let keys = page.objects.into_iter().map(|object| object.key).chain(page.folders);
@@ -368,7 +368,7 @@ impl Bucket {
         Ok(keys.filter_map(name).collect())
     }
 
-    /// A refusal in words.
+    /// Returns the error for a failed request.
     pub(crate) fn refusal_error(
         &self,
         action: &'static str,
@@ -421,15 +421,15 @@ impl Bucket {
     }
 }
 
-/// What an error of `object_store` says, which it says in text alone.
+/// Status, code and message of an `object_store` error, which has them only in its text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoreRefusal {
-    /// The answer's status, if there was an answer.
+    /// HTTP status, if there was a response.
     pub(crate) status: Option<u16>,
-    /// S3's word for it: `SlowDown`.
+    /// S3's error code, such as `SlowDown`.
     pub(crate) code: Option<String>,
     message: Option<String>,
-    /// How often it was tried again.
+    /// Number of retries.
     retries: Option<String>,
     /// The storage class and the access tier of an archived object.
     storage_class: Option<String>,
@@ -444,7 +444,7 @@ impl StoreRefusal {
         let digits = |text: &str| {
             text.bytes().take_while(u8::is_ascii_digit).map(char::from).collect::<String>()
         };
-        // Of the body no more than these: others hold keys and signatures.
+        // Show only these tags of the body: others hold keys and signatures.
         let tag = |name: &str| {
             let rest = after(&format!("<{name}>"))?;
             let inner = &rest[..rest.find("</")?];
@@ -462,9 +462,9 @@ impl StoreRefusal {
         }
     }
 
-    /// Returns true if the object is in an archive (storage class `GLACIER`, `DEEP_ARCHIVE`, or an archive tier of
-    /// `INTELLIGENT_TIERING`), and no copy of it is restored. A listing does not tell: an object keeps its class
-    /// while a copy can be read.
+    /// Returns true if the object is in an archive (storage class `GLACIER`, `DEEP_ARCHIVE`, or an archive
+    /// tier of `INTELLIGENT_TIERING`), and no copy of it is restored. A listing does not show this: an object
+    /// keeps its class while a restored copy can be read.
     fn is_archived(&self) -> bool {
         self.code.as_deref() == Some("InvalidObjectState")
     }
@@ -524,7 +524,7 @@ impl StoreRefusal {
     }
 }
 
-/// What can be done about a request to a bucket that had no answer.
+/// Returns advice for a request to a bucket without a response.
 fn unanswered_request_hint(cause: &str) -> Option<String> {
     let hint = if cause.contains("redirect") {
         "the bucket is in another region: AWS_REGION (storage option: region)"
@@ -542,7 +542,7 @@ fn unanswered_request_hint(cause: &str) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// What can be done about a request to any server that had no answer, if its cause is known.
+/// Returns advice for a request to any server without a response, if its cause is known.
 pub(super) fn network_hint(cause: &str) -> Option<String> {
     if cause.contains("timed out") {
         Some(

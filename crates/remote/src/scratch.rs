@@ -1,16 +1,18 @@
-//! Where bytes lie that are too many to be sent: files in a folder that all machines see, or objects of a bucket.
+//! Scratch storage for query data that is too large to send: files in a shared folder, or objects of a
+//! bucket.
 //!
 //! ```text
-//!   s3://bucket/prefix  or  /folder                       (what the user names)
+//!   s3://bucket/prefix  or  /folder                       (named by the user)
 //!     tidemill-scratch-20261128T101500-1a2b3c4d/          of one query
-//!       lock                                              held by the driver while it lives; in folders alone
-//!       part-7-20261128T101501-5e6f7a8b                   what a task wrote
+//!       lock                                              held by the driver while it lives; in folders only
+//!       part-7-20261128T101501-5e6f7a8b                   output of a task
 //! ```
 //!
-//! A file's name is told when all of it is written, and nobody looks for any other: of a worker that is killed there may
-//! be the beginning of one, which goes with the folder. The driver removes that in the end; of a driver that was killed
-//! a folder is left, which the next one removes that comes to the same place and finds its lock free. In a bucket it
-//! stays, for whoever has a rule for old objects there.
+//! A writer announces a file's name when the file is complete, and readers open announced files only. A
+//! killed worker can leave an incomplete file, which is removed with the folder. The driver removes the
+//! folder at the end of the query. If the driver was killed, its folder remains until the next driver in the
+//! same location finds its lock free and removes it. In a bucket it remains until a lifecycle rule for old
+//! objects removes it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -33,15 +35,15 @@ use crate::s3::Bucket;
 use crate::upload::{FinishedUpload, NoUploadJournal, ObjectUpload, PublishOutcome};
 use crate::{NetworkTask, StorageOptions, block_on};
 
-/// What the name of a query's folder begins with.
+/// Prefix of the name of a query's folder.
 const FOLDER_PREFIX: &str = "tidemill-scratch-";
 const LOCK_FILE_NAME: &str = "lock";
-/// What is read of an object at once.
+/// Size of one read of an object.
 const READ_RANGE_BYTES: u64 = 4 << 20;
-/// What is written of a file at once.
+/// Size of the write buffer of a file.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
-/// A place for files of one query.
+/// Scratch storage of one query: a folder or a prefix in a bucket.
 #[derive(Clone)]
 pub struct ScratchStorage {
     backend: ScratchBackend,
@@ -54,27 +56,27 @@ enum ScratchBackend {
     Bucket { bucket: Arc<Bucket>, prefix: String },
 }
 
-/// A file that is all there.
+/// A complete scratch file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScratchFile {
     name: String,
     bytes: u64,
-    /// Of an object: its version.
+    /// ETag, if the file is an object.
     e_tag: Option<String>,
 }
 
 impl ScratchFile {
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.bytes
     }
 }
 
 impl ScratchStorage {
-    /// The place that a driver has made.
+    /// Opens the storage that a driver has created.
     ///
     /// # Errors
-    /// Where the bucket cannot be reached.
+    /// The errors of [`Location::parse`] and [`Bucket::open`]; [`Error::Usage`] for a web URL.
     pub fn open(
         url: &str,
         storage: &StorageOptions,
@@ -91,7 +93,7 @@ impl ScratchStorage {
         Ok(ScratchStorage { backend: place, cancel: cancel.clone() })
     }
 
-    /// A file of which nothing is written; what it is for stands in its name.
+    /// Creates an empty file, whose name begins with `label`.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -117,10 +119,10 @@ impl ScratchStorage {
         Ok(ScratchWriter { name, output: Some(out), bytes: 0, cancel: self.cancel.clone() })
     }
 
-    /// The bytes of a range of a file.
+    /// Opens a reader of a range of a file.
     ///
     /// # Errors
-    /// Where it is not there.
+    /// [`Error::Io`] if the file cannot be opened.
     pub fn read_range(&self, file: &ScratchFile, range: Range<u64>) -> Result<ScratchReader> {
         let from = match &self.backend {
             ScratchBackend::Folder(folder) => {
@@ -148,7 +150,7 @@ impl ScratchStorage {
     }
 }
 
-/// Refuses what is no place for scratch files.
+/// Refuses a URL that cannot hold scratch files.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -166,12 +168,12 @@ fn unsupported_location_error(url: &str) -> Error {
     )
 }
 
-/// A path as it is written, or by a `file://` URL.
+/// Returns the local path in a path or `file://` URL.
 fn local_path(url: &str) -> PathBuf {
     url.strip_prefix("file://").unwrap_or(url).into()
 }
 
-/// A file in writing; dropped before its end, there is none.
+/// A writer of a scratch file. If it is dropped before it is finished, the file is removed.
 pub struct ScratchWriter {
     name: String,
     output: Option<ScratchOutput>,
@@ -185,15 +187,15 @@ enum ScratchOutput {
 }
 
 impl ScratchWriter {
-    /// How many bytes were written.
+    /// Returns the number of bytes written.
     pub fn written_bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Writes the next bytes.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// Where there is no room for them.
+    /// [`Error::Io`] if the bytes cannot be written; [`Error::Remote`] and [`Error::Interrupted`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.cancel.check()?;
         self.bytes += bytes.len() as u64;
@@ -212,10 +214,10 @@ impl ScratchWriter {
         }
     }
 
-    /// Ends it: from now on it can be read.
+    /// Completes the file, which can be read from now on.
     ///
     /// # Errors
-    /// As [`ScratchWriter::write`].
+    /// As for [`ScratchWriter::write`].
     pub fn finish(mut self) -> Result<ScratchFile> {
         let (name, bytes) = (self.name.clone(), self.bytes);
         let e_tag = match self.output.take() {
@@ -262,7 +264,7 @@ impl Drop for ScratchWriter {
     }
 }
 
-/// What cannot be removed goes with its folder.
+/// Removes a file, and ignores errors: the file is removed with its folder later.
 fn remove_ignoring_errors(path: &Path) {
     let _ = fs::remove_file(path);
 }
@@ -271,10 +273,10 @@ fn closed_writer_error() -> Error {
     Error::Internal("a scratch file is written to behind its end".to_owned())
 }
 
-/// A range of a file in reading.
+/// A reader of a range of a scratch file.
 pub struct ScratchReader {
     input: ScratchInput,
-    /// What has not been read.
+    /// The part of the range that has not been read.
     unread_range: Range<u64>,
     cancel: CancelFlag,
 }
@@ -307,7 +309,7 @@ impl Read for ScratchReader {
                         None => ask(self.unread_range.start).transpose().map_err(to_io_error)?,
                     };
                     if let Some((end, fetch)) = next {
-                        // The one behind it comes meanwhile.
+                        // Request the next range while this one arrives.
                         *coming = ask(end).transpose().map_err(to_io_error)?;
                         *current = fetch.wait(&self.cancel).map_err(to_io_error)?;
                     }
@@ -318,7 +320,7 @@ impl Read for ScratchReader {
             }
         };
         if count == 0 {
-            // All of it was there when its name was told.
+            // The file was complete when its name was announced.
             let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "a scratch file was cut off");
             return Err(cut);
         }
@@ -327,30 +329,31 @@ impl Read for ScratchReader {
     }
 }
 
-/// What the user is told, through `Read`.
+/// Wraps the error that the user sees as an I/O error, for `Read`.
 fn to_io_error(error: Error) -> io::Error {
     io::Error::other(tidemill_base::Error::from(error))
 }
 
-/// A query's place, made and removed by its driver.
+/// Scratch storage of a query, which its driver creates, and removes on drop.
 pub struct ScratchFolder {
-    /// The place.
+    /// The storage.
     pub storage: ScratchStorage,
-    /// How workers find it.
+    /// URL by which workers open the storage.
     pub url: String,
-    /// A file of it that all machines have to see.
+    /// A file that all machines must see; `None` in a bucket.
     pub lock_path: Option<PathBuf>,
-    /// The folder that it is in, if that was made for it.
+    /// The parent folder, if it was created for this query.
     created_parent: Option<PathBuf>,
-    /// Held as long as it is wanted.
+    /// The lock, held as long as the storage is in use.
     _lock_file: Option<File>,
 }
 
 impl ScratchFolder {
-    /// Makes a place for a query within that which the user names, and removes those of drivers that were killed.
+    /// Creates the storage of a query in the location that the user names, and removes the folders of killed
+    /// drivers.
     ///
     /// # Errors
-    /// Where it cannot be written to.
+    /// [`Error::Io`] if the folder cannot be created or locked, and the errors of [`ScratchStorage::open`].
     pub fn create(url: &str, storage: &StorageOptions, cancel: &CancelFlag) -> Result<Self> {
         let name = format!("{FOLDER_PREFIX}{}", RunId::new().as_str());
         let remote = Location::parse(url)?.is_some();
@@ -369,14 +372,15 @@ impl ScratchFolder {
         let parent =
             std::path::absolute(&parent).map_err(|error| Error::io("find", &parent, error))?;
         let failed = |path: &Path, error| Error::io("write", path, error);
-        // One folder is made for whoever names it, and no path of several that was mistyped.
+        // Create one missing folder, but no path of several: that is probably mistyped.
         let is_own = match fs::create_dir(&parent) {
             Ok(()) => Some(parent.clone()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
             Err(error) => return Err(failed(&parent, error)),
         };
         remove_abandoned_folders(&parent);
-        // Until it is locked, others take it for one of a driver that was killed.
+        // Until the folder is locked, other drivers would take it for an abandoned one, so use a temporary
+        // name.
         let making = parent.join(format!(".{name}"));
         let folder = parent.join(&name);
         create_private_folders(&making).map_err(|error| failed(&making, error))?;
@@ -410,11 +414,11 @@ impl Drop for ScratchFolder {
         match &self.storage.backend {
             ScratchBackend::Folder(folder) => {
                 let _ = fs::remove_dir_all(folder);
-                // Others may be in it by now.
+                // Fails if other queries use the parent by now.
                 let _ = self.created_parent.as_ref().map(fs::remove_dir);
             }
             ScratchBackend::Bucket { bucket, prefix } => {
-                // Whether the run was cancelled or not.
+                // Remove the objects even if the run was cancelled.
                 let cancel = CancelFlag::default();
                 let listed =
                     block_on(&cancel, Arc::clone(bucket).list_objects(format!("{prefix}/")));
@@ -434,7 +438,7 @@ impl Drop for ScratchFolder {
     }
 }
 
-/// Removes the folders of drivers that do not live any more: those of which nobody holds the lock.
+/// Removes the folders of drivers that do not live any more, which are those with an unlocked lock file.
 fn remove_abandoned_folders(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -444,7 +448,7 @@ fn remove_abandoned_folders(parent: &Path) {
         if !is_ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        // One that is being made has no lock yet, and stays.
+        // A folder without a lock file is just being created, and stays.
         let Ok(lock) = File::options().write(true).open(folder.join(LOCK_FILE_NAME)) else {
             continue;
         };
@@ -491,7 +495,7 @@ mod tests {
             found.read_range(&file, range.clone()).unwrap().read_to_end(&mut read).unwrap();
             assert_eq!(read, bytes[range.start as usize..range.end as usize]);
         }
-        // Cut off behind everybody's back.
+        // Truncate the file after it was announced.
         let path = folder.join(&file.name);
         File::options().write(true).open(path).unwrap().set_len(1_000).unwrap();
         let error = found.read_range(&file, 0..400_000).unwrap().read_to_end(&mut Vec::new());

@@ -1,10 +1,11 @@
-//! A question that a service answers while it works: a request, and a body that comes piece by piece.
+//! Requests to a service that streams its response while it works.
 //!
-//! Whoever asks proves by a token that it may. The token is sent beyond this machine through TLS alone, to the host that was
-//! named alone, and is in no message. Nothing is asked twice: a question may be work. An [`Answer`] that is dropped closes its
-//! connection, by which the service knows that nobody waits for it any more.
+//! The client authenticates with a token. It sends the token to the named host only, and to other machines
+//! through TLS only, and shows it in no message. Requests are never repeated, because a request can start
+//! work. Dropping a [`ServiceResponse`] closes its connection, which tells the service that nobody waits for
+//! it any more.
 //!
-//! A piece is asked for while the one before it is worked on.
+//! The client requests the next piece of the body while the caller works on the current one.
 
 use std::time::Duration;
 
@@ -20,9 +21,9 @@ use crate::NetworkTask;
 use crate::error::{Error, Result};
 use crate::http_client::root_cause;
 
-/// How long it is waited for a connection.
+/// Timeout for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of an answer that refuses so many bytes are read at most.
+/// Maximum number of bytes that are read of a refusal.
 const REFUSAL_BODY_BYTES_MAX: usize = 64 << 10;
 /// Name of the header with the client id.
 const CLIENT_ID_HEADER: &str = "tidemill-client-id";
@@ -30,7 +31,7 @@ const CLIENT_ID_HEADER: &str = "tidemill-client-id";
 /// A token, and the id by which the service recognises the client's own requests. Both are secrets.
 #[derive(Clone, Copy)]
 pub struct ServiceCredentials<'a> {
-    /// The token, which proves that the client may ask.
+    /// The token that authorizes the client.
     pub token: &'a str,
     /// The client id ([`new_client_id`]). If `None`, the header is not sent.
     pub client_id: Option<&'a str>,
@@ -46,7 +47,7 @@ pub fn new_client_id() -> std::io::Result<String> {
     Ok(encode_hex(bits))
 }
 
-/// Where a service is.
+/// A client for the service at one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceClient {
     url: Url,
@@ -54,10 +55,10 @@ pub struct ServiceClient {
 }
 
 impl ServiceClient {
-    /// The service at `http://host:port` of this machine, or at `https://host:port`.
+    /// Creates a client for the service at `http://host:port` of this machine, or at `https://host:port`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is no such address.
+    /// [`Error::Usage`] for an invalid address.
     pub fn new(address: &str) -> Result<ServiceClient> {
         let refused = |why: &str| {
             Error::usage_with_hint(
@@ -95,7 +96,7 @@ impl ServiceClient {
         Ok(ServiceClient { url, is_loopback: is_here })
     }
 
-    /// The address as messages show it, and as addresses are compared.
+    /// Returns the address in the form for messages and comparisons.
     pub fn address(&self) -> String {
         self.url.as_str().trim_end_matches('/').to_owned()
     }
@@ -111,7 +112,7 @@ impl ServiceClient {
             builder = builder.no_proxy();
         }
         if self.url.scheme() == "http" {
-            // They take longer to be read than a query.
+            // Plain HTTP needs no root certificates, and loading them takes longer than a query.
             builder = builder.tls_built_in_root_certs(false);
         }
         builder.build().map_err(|error| {
@@ -119,10 +120,12 @@ impl ServiceClient {
         })
     }
 
-    /// Asks; a body is posted, without one it is a look. An answer, or its next piece, is waited for so long at most.
+    /// Sends a request: `POST` with a body, `GET` without one. `patience` limits the wait for the response
+    /// and for each piece of its body.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a token that can be none; [`Error::Remote`] where nobody answers, and what `tick` says.
+    /// [`Error::Usage`] for an invalid token; [`Error::Remote`] if the service does not answer; and the
+    /// errors of `tick`.
     pub fn send_request(
         &self,
         path: &str,
@@ -168,10 +171,10 @@ impl ServiceClient {
     }
 }
 
-/// What a service answers.
+/// A response of a service, whose body arrives piece by piece.
 pub struct ServiceResponse {
     address: String,
-    /// Its HTTP status.
+    /// HTTP status of the response.
     pub status: u16,
     idle_timeout: Duration,
     pending_piece: Option<NetworkTask<PieceWithResponse>>,
@@ -180,10 +183,10 @@ pub struct ServiceResponse {
 type PieceWithResponse = (Response, Option<Bytes>);
 
 impl ServiceResponse {
-    /// The next piece of its body, of any length; none at its end.
+    /// Returns the next piece of the body, of any length; `None` at its end.
     ///
     /// # Errors
-    /// [`Error::Remote`] where the connection is lost or nothing comes for too long, and what `tick` says.
+    /// [`Error::Remote`] if the connection is lost or nothing arrives for too long, and the errors of `tick`.
     pub fn next_piece(&mut self, tick: WaitCallback<'_>) -> Result<Option<Bytes>> {
         let Some(next) = self.pending_piece.take() else { return Ok(None) };
         let (response, piece) = next.wait_with_tick(tick)?;
@@ -194,10 +197,10 @@ impl ServiceResponse {
         Ok(piece)
     }
 
-    /// Its whole body, if that has so many bytes at most.
+    /// Returns the whole body if it has at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// As [`next`](Self::next); [`Error::Remote`] for a larger one.
+    /// As for [`next_piece`](Self::next_piece); [`Error::Remote`] for a larger body.
     pub fn read_whole_body(mut self, bytes_max: usize, tick: WaitCallback<'_>) -> Result<Vec<u8>> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next_piece(tick)? {
@@ -210,10 +213,10 @@ impl ServiceResponse {
         Ok(whole)
     }
 
-    /// The words of one that refuses.
+    /// Returns the body of a refusal.
     ///
     /// # Errors
-    /// As [`whole`](Self::whole).
+    /// As for [`read_whole_body`](Self::read_whole_body).
     pub fn read_refusal(self, tick: WaitCallback<'_>) -> Result<Vec<u8>> {
         self.read_whole_body(REFUSAL_BODY_BYTES_MAX, tick)
     }

@@ -1,9 +1,11 @@
-//! Hosts that have not answered for a while, so that whoever waits for a run can be told.
+//! Hosts that have not answered for a while, for display to users who wait for a run.
 //!
-//! Every request of the process is counted here from its beginning to the head of its answer. A host that fails is asked
-//! again by whoever asked, for up to two minutes, and nobody below the command line prints. A host counts as silent a
-//! second after a request began that failed and has had no answer since, and three seconds after one began that has
-//! neither failed nor been answered: a store that is merely slow is not worth a word.
+//! This module tracks every request of the process from its start to the head of its response. Callers repeat
+//! requests to a failed host for up to two minutes, and nothing below the command line prints. A host counts
+//! as silent:
+//!
+//! - one second after the first unanswered request started, if a request has failed;
+//! - three seconds after it started, if none has failed: a store that is only slow is not worth a message.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,13 +20,14 @@ use parking_lot::Mutex;
 
 use crate::http_client::root_cause;
 
-/// Time until a host is silent that has failed.
+/// Time from the first unanswered request until a failed host counts as silent.
 const SILENCE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Time until a host is silent that is asked and has not failed.
+/// Time from the first unanswered request until a host without a failure counts as silent.
 const SILENCE_BEFORE_ANSWER: Duration = Duration::from_secs(3);
-/// Time after a failure in which the host is asked again, if it is: the longest wait between attempts is 15 s.
+/// Time after a failure within which a retry is expected. The longest wait between attempts is 15 s.
 const RETRY_EXPECTED_WITHIN: Duration = Duration::from_secs(16);
-/// Maximum number of hosts that are remembered; of more, those whose failures are long ago go.
+/// Maximum number of remembered hosts. Beyond it, hosts without a pending request or recent failure are
+/// forgotten.
 const HOSTS_MAX: usize = 1_000;
 
 static HOSTS: Mutex<TrackedHosts> = Mutex::new(TrackedHosts(BTreeMap::new()));
@@ -33,11 +36,11 @@ static FIRST_REQUEST_HOOK: OnceLock<fn()> = OnceLock::new();
 /// A host that has not answered for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilentHost {
-    /// Its name, and its port if that is not its scheme's.
+    /// Host name, with the port unless that is the default of the scheme.
     pub host: String,
-    /// Error of the last request; none while the first has no answer.
+    /// Error of the last request; `None` if no request has failed yet.
     pub cause: Option<String>,
-    /// Time since the first request that has had no answer.
+    /// Time since the first request without a response.
     pub since: Duration,
 }
 
@@ -51,19 +54,19 @@ impl fmt::Display for SilentHost {
     }
 }
 
-/// Returns the host that has been silent for the longest time, if one is.
+/// Returns the host that has been silent for the longest time, if there is one.
 pub fn longest_silent_host() -> Option<SilentHost> {
     HOSTS.lock().longest_silent_host(Instant::now())
 }
 
-/// Has a function called when the process sends its first request, on the thread that does: it must not wait. Only the
-/// first function counts.
+/// Sets a function to call when the process sends its first request. It runs on the requesting thread, so it
+/// must not wait. Only the first function that is set counts.
 pub fn set_first_request_hook(call: fn()) {
-    // One is there already.
+    // An earlier function stays.
     let _ = FIRST_REQUEST_HOOK.set(call);
 }
 
-/// Returns a client whose requests are counted.
+/// Returns a client whose requests are tracked.
 pub(crate) fn track_requests(client: HttpClient) -> HttpClient {
     HttpClient::new(TrackingClient(client))
 }
@@ -95,7 +98,7 @@ impl HttpService for TrackingClient {
     }
 }
 
-/// A request on its way. Dropped, it was given up.
+/// A pending request. Dropping it records that the caller abandoned the request.
 struct PendingRequest(Option<String>);
 
 impl PendingRequest {
@@ -134,16 +137,16 @@ impl Drop for PendingRequest {
 struct TrackedHosts(BTreeMap<String, TrackedHost>);
 
 struct TrackedHost {
-    /// When the first request began that has had no answer.
+    /// Start of the first request without a response.
     since: Instant,
-    /// Requests on their way.
+    /// Number of pending requests.
     in_flight: usize,
-    /// When the last request failed, and why; none once one was answered.
+    /// Time and cause of the last failure; `None` once a request was answered.
     last_failure: Option<(Instant, String)>,
 }
 
 impl TrackedHost {
-    /// Returns whether the host is asked now, or will be soon.
+    /// Returns true if a request to the host is pending, or a retry is expected soon.
     fn is_awaited(&self, now: Instant) -> bool {
         let failed_lately = |(at, _): &(Instant, String)| now - *at < RETRY_EXPECTED_WITHIN;
         self.in_flight > 0 || self.last_failure.as_ref().is_some_and(failed_lately)
@@ -232,15 +235,15 @@ mod tests {
             (&[Asks(0), Answers(2_900)], 9_000, None),
             (&[Asks(0), Fails(10)], 999, None),
             (&[Asks(0), Fails(10)], 1_000, Some((1_000, true))),
-            // Between attempts, and during the next ones.
+            // Between attempts, and during the next attempts.
             (&[Asks(0), Fails(10), Asks(700), Fails(710)], 1_500, Some((1_500, true))),
             (&[Asks(0), Fails(10), Asks(700)], 9_000, Some((9_000, true))),
             (&[Asks(0), Fails(10), Asks(700), Answers(710)], 9_000, None),
-            // Nobody asks it any more.
+            // No further requests.
             (&[Asks(0), Fails(10)], 16_011, None),
             (&[Asks(0), Fails(10), Asks(20_000)], 20_500, None),
             (&[Asks(0), GivesUp], 5_000, None),
-            // One of two requests is answered: the other counts from then on.
+            // One of two requests is answered: the other one counts from then on.
             (&[Asks(0), Asks(0), Answers(5_000)], 7_999, None),
             (&[Asks(0), Asks(0), Answers(5_000)], 8_000, Some((3_000, false))),
         ];

@@ -1,15 +1,17 @@
-//! Settings of stores: the names that the crate `object_store` has for them.
+//! Storage options, under the names that the crate `object_store` defines.
 //!
-//! `region`, `endpoint_url`, `access_key_id` and so on, with or without `aws_` before them;
-//! those of the HTTP client, such as `timeout`, `proxy_url` and `allow_http`; and our own,
-//! `max_retries` and `retry_timeout`, `read_block`, `read_window`, `read_memory`, `read_cache` and
-//! `read_cache_dir`. What is not given is taken from the environment's `AWS_*` variables.
+//! - Options of S3, such as `region`, `endpoint_url` and `access_key_id`, with or without the prefix `aws_`.
+//! - Options of the HTTP client, such as `timeout`, `proxy_url` and `allow_http`.
+//! - Options of this crate: `max_retries`, `retry_timeout`, `read_block`, `read_window`, `read_memory`,
+//!   `read_cache` and `read_cache_dir`.
 //!
-//! Credentials are one set: if the options give keys, or disable signing, [`StorageOptions::environment`] ignores the
-//! environment's credentials (session token, role, web identity). [`posted_options`](crate::posted_options) defines the
-//! options that a posted query may set.
+//! The `AWS_*` variables of the environment supply options that are not set.
 //!
-//! Values may be secret: they are in no `Debug` output and in no message.
+//! Credentials are one set: if the options give keys, or disable signing,
+//! [`StorageOptions::environment_settings`] ignores the environment's credentials (session token, role, web
+//! identity). [`posted_options`](crate::posted_options) defines the options that a posted query may set.
+//!
+//! Values may be secret, so they appear in no `Debug` output and in no message.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,11 +29,11 @@ use tidemill_base::memory_budget::{MemorySize, format_binary_bytes, parse_size};
 use tidemill_base::state_folder::cache_folder;
 use tidemill_base::suggestions;
 
-/// Settings of stores, by name.
+/// Storage options by name.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StorageOptions {
     values_by_name: BTreeMap<String, String>,
-    /// Whose they are: what past runs of it saw is what counts.
+    /// Job name. The read history of the job itself takes precedence in automatic tuning.
     job_name: String,
     /// True if the options come from a posted query.
     is_posted: bool,
@@ -43,7 +45,7 @@ impl fmt::Debug for StorageOptions {
     }
 }
 
-/// Names that mean something for S3 alone, without `aws_`.
+/// Names of the options for S3 only, without `aws_`.
 const S3_OPTION_NAMES: [&str; 30] = [
     "access_key_id",
     "secret_access_key",
@@ -77,7 +79,7 @@ const S3_OPTION_NAMES: [&str; 30] = [
     "sse_customer_key_base64",
 ];
 
-/// Names of the HTTP client, which every store has.
+/// Names of the HTTP client's options, which apply to every store.
 const CLIENT_OPTION_NAMES: [&str; 18] = [
     "allow_http",
     "allow_invalid_certificates",
@@ -99,33 +101,34 @@ const CLIENT_OPTION_NAMES: [&str; 18] = [
     "user_agent",
 ];
 
-/// How often a request is repeated.
+/// Maximum number of retries of a request.
 const MAX_RETRIES: &str = "max_retries";
-/// For how long a request is repeated.
+/// Maximum time for retries of a request.
 const RETRY_TIMEOUT: &str = "retry_timeout";
 
-/// What one request of those that read ahead fetches.
+/// Number of bytes that one prefetch request fetches.
 const READ_BLOCK: &str = "read_block";
-/// How far reading goes ahead of a place.
+/// Maximum distance between a reader and the blocks that are fetched for it.
 const READ_WINDOW: &str = "read_window";
-/// The memory for all that is fetched ahead.
+/// Memory for all prefetched bytes.
 const READ_MEMORY: &str = "read_memory";
-/// What is kept on a disk of what was fetched.
+/// Size of the disk tier.
 const READ_CACHE: &str = "read_cache";
-/// Where.
+/// Folder of the disk tier.
 const READ_CACHE_DIR: &str = "read_cache_dir";
-/// The least that is kept, if anything is: two blocks.
+/// Minimum size of a disk tier: two blocks.
 const READ_CACHE_BYTES_MIN: u64 = 16 << 20;
-/// The least that they can be: a block, a window of one and 16 blocks.
+/// Minimum of a block, and of a window, which holds at least one block. The minimum of the memory is 16
+/// blocks.
 const READ_BLOCK_BYTES_MIN: u64 = 64 << 10;
 const READ_MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-/// The default of `max_retries`: with waits of 0.1, 0.2, 0.4 … seconds some 25 in all.
+/// Default of `max_retries`. With waits of 0.1, 0.2, 0.4 … seconds, the retries take some 25 seconds in all.
 const MAX_RETRIES_DEFAULT: usize = 8;
-/// The default of `retry_timeout`.
+/// Default of `retry_timeout`.
 const RETRY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
 
-/// What a name sets.
+/// The setting that an option name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OptionKey {
     S3(AmazonS3ConfigKey),
@@ -155,7 +158,7 @@ impl FromStr for OptionKey {
         }
         match name.parse() {
             Ok(AmazonS3ConfigKey::Client(key)) => Ok(OptionKey::Client(key)),
-            // The URL names the bucket.
+            // The URL names the bucket, so the option is refused.
             Ok(AmazonS3ConfigKey::Bucket) => Err(Error::usage_with_hint(
                 format!("storage option `{name}` is not taken"),
                 "the URL names the bucket: s3://bucket/key",
@@ -183,11 +186,12 @@ impl FromStr for OptionKey {
 }
 
 impl StorageOptions {
-    /// Creates the options of a posted query. The rules for posted options are checked here, and again at each use.
+    /// Creates the options of a posted query. The rules for posted options are checked here, and again at
+    /// each use.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an option that a posted query may not set, for a value beyond the limit of its option, and
-    /// for an endpoint without credentials of its own. Also the errors of [`set`](Self::set).
+    /// [`Error::Usage`] for an option that a posted query may not set, for a value beyond the limit of its
+    /// option, and for an endpoint without credentials of its own. Also the errors of [`set`](Self::set).
     pub fn from_posted_query(
         pairs: impl IntoIterator<Item = (String, String)>,
     ) -> Result<StorageOptions> {
@@ -200,11 +204,11 @@ impl StorageOptions {
         Ok(options)
     }
 
-    /// Sets an option; the last of several with one name counts.
+    /// Sets an option. A later value replaces an earlier one of the same option.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an unknown name, with the nearest known one, and for a value that its
-    /// option cannot have, which is not shown: it may be a secret in the wrong place.
+    /// [`Error::Usage`] for an unknown name, with the nearest known one, and for an invalid value. The
+    /// message does not show the value, which may be a secret in the wrong place.
     pub fn set(&mut self, name: &str, value: impl Into<String>) -> Result<()> {
         if name.trim().is_empty() || !is_plausible_option_name(name.trim()) {
             return Err(Error::usage_with_hint(
@@ -223,26 +227,26 @@ impl StorageOptions {
         Ok(())
     }
 
-    /// A text without the values of these options and of the environment's.
+    /// Returns a text in which the values of these options and of the environment's are hidden.
     pub(super) fn redact_values(&self, text: &str) -> String {
         let own = self.values_by_name.values().cloned();
         let environment = std::env::vars_os()
             .filter(|(name, _)| name.to_string_lossy().to_ascii_uppercase().starts_with("AWS_"))
             .filter_map(|(_, value)| value.into_string().ok());
-        // `1` and `true` are no secrets, and parts of many words.
+        // Keep short values such as `1` and `true`: they are not secret, and occur in many words.
         let mut values: Vec<String> =
             own.chain(environment).filter(|value| value.len() > 4).collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "…"))
     }
 
-    /// Says which job they are of: where block and window are chosen from past runs, its own count first.
+    /// Sets the job name, whose own read history takes precedence in automatic tuning.
     pub fn set_job_name(&mut self, name: &str) {
         name.clone_into(&mut self.job_name);
     }
 
-    /// These and what the environment says of stores, for processes that have another environment. The values may be
-    /// secrets.
+    /// Returns these options merged with the environment's, for processes with another environment. The
+    /// values may be secrets.
     pub fn worker_options(&self) -> BTreeMap<String, String> {
         let of_environment = self.environment_settings(environment_variables());
         let mut all: BTreeMap<String, String> = of_environment
@@ -250,7 +254,7 @@ impl StorageOptions {
             .filter(|(_, key, _)| *key != AmazonS3ConfigKey::Bucket)
             .map(|(name, _, value)| (name, value))
             .collect();
-        // `aws_region` and `region` are one option, of which the own one counts.
+        // `aws_region` and `region` are one option; the own value replaces the environment's.
         for (name, value) in &self.values_by_name {
             let key = name.parse::<OptionKey>();
             all.retain(|other, _| match (other.parse::<OptionKey>(), &key) {
@@ -268,7 +272,7 @@ impl StorageOptions {
         variables: impl Iterator<Item = (String, String)>,
     ) -> Vec<(String, AmazonS3ConfigKey, String)> {
         let of_stores = variables.filter_map(|(name, value)| {
-            // An empty variable is none.
+            // An empty variable counts as unset.
             let is_set = name.starts_with("AWS_") && !value.is_empty();
             let name = Some(name).filter(|_| is_set)?.to_ascii_lowercase();
             let key = name.parse().ok()?;
@@ -277,8 +281,8 @@ impl StorageOptions {
         of_stores.filter(|(_, key, _)| !self.replaces_environment(*key)).collect()
     }
 
-    /// Returns true if these options replace a setting of the environment: credentials are one set, and so are the
-    /// settings of an endpoint.
+    /// Returns true if these options replace a setting of the environment: credentials are one set, and so
+    /// are the settings of an endpoint.
     fn replaces_environment(&self, key: AmazonS3ConfigKey) -> bool {
         use AmazonS3ConfigKey as K;
         match key {
@@ -299,8 +303,8 @@ impl StorageOptions {
                 self.has_s3_option(|key| matches!(key, K::Region | K::DefaultRegion))
             }
             K::Endpoint | K::S3Endpoint => self.has_endpoint(),
-            // The environment's customer key is part of its credentials. Clients that run as their own user may use it
-            // with other keys, clients of a cluster may not.
+            // The environment's customer key is part of its credentials. Clients that run as their own user
+            // may use it with other keys, clients of a cluster may not.
             K::Encryption(_) => {
                 (self.is_posted || address_guard::is_guarded())
                     && (self.has_endpoint() || self.has_keys() || self.skips_signature())
@@ -331,17 +335,17 @@ impl StorageOptions {
         })
     }
 
-    /// What is set, by name. The values may be secrets.
+    /// Returns names and values of all options. The values may be secrets.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values_by_name.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Whether none is set.
+    /// Returns true if no option is set.
     pub fn is_empty(&self) -> bool {
         self.values_by_name.is_empty()
     }
 
-    /// These with others over them.
+    /// Returns these options, overridden by others.
     #[must_use]
     pub fn with_overrides(&self, over: &StorageOptions) -> StorageOptions {
         let mut all = self.clone();
@@ -362,11 +366,11 @@ impl StorageOptions {
             .filter_map(|(name, value)| Some((name.as_str(), name.parse().ok()?, value.as_str())))
     }
 
-    /// What the environment says, then these.
+    /// Returns the S3 settings: the environment's, overridden by these options.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a region, an endpoint or credentials that cannot be part of a request, and for options that
-    /// a posted query may not set.
+    /// [`Error::Usage`] for a region, an endpoint or credentials that cannot be part of a request, and for
+    /// options that a posted query may not set.
     pub(super) fn s3_settings(&self) -> Result<S3Settings> {
         self.s3_settings_with_environment(environment_variables())
     }
@@ -399,14 +403,14 @@ impl StorageOptions {
             self.check_s3_express(&settings)?;
         }
         if settings.non_empty_value(AmazonS3ConfigKey::Region).is_none() {
-            // An empty variable is none.
+            // An empty variable counts as unset.
             settings.builder = settings.builder.with_region(REGION_DEFAULT);
         }
         Ok(settings)
     }
 
-    /// Refuses a region of a posted query that would send the environment's credentials to a host that is not a
-    /// region's. The region is part of the host's name, and `sts.s3.amazonaws.com` is somebody's bucket.
+    /// Refuses a region of a posted query that would send the environment's credentials to a host that is not
+    /// a region's. The region is part of the host's name, and `sts.s3.amazonaws.com` is somebody's bucket.
     fn check_region(&self, settings: &S3Settings) -> Result<()> {
         use AmazonS3ConfigKey::{
             DefaultRegion, Region, RoleArn, S3Express, StsEndpoint, WebIdentityTokenFile,
@@ -431,8 +435,8 @@ impl StorageOptions {
         }
     }
 
-    /// Refuses `s3_express` of a posted query if it would send the environment's credentials to AWS although the
-    /// environment has a store of its own: sessions begin at a host of AWS, whatever the endpoint is.
+    /// Refuses `s3_express` of a posted query if it would send the environment's credentials to AWS although
+    /// the environment has a store of its own: sessions begin at a host of AWS, whatever the endpoint is.
     fn check_s3_express(&self, settings: &S3Settings) -> Result<()> {
         let is_given = self.has_s3_option(|key| key == AmazonS3ConfigKey::S3Express)
             && settings.is_enabled(AmazonS3ConfigKey::S3Express);
@@ -446,7 +450,7 @@ impl StorageOptions {
         }
     }
 
-    /// The HTTP client's settings; `http://` was asked for if `plain`.
+    /// Returns the HTTP client's options. `plain` allows `http://`.
     pub(super) fn client_options(&self, plain: bool) -> Result<ClientOptions> {
         let mut options = ClientOptions::new().with_allow_http(plain);
         for (name, key, value) in self.parsed_options() {
@@ -464,7 +468,7 @@ impl StorageOptions {
         Ok(options)
     }
 
-    /// How requests are repeated.
+    /// Returns the limits of retries.
     pub(super) fn retry_config(&self) -> Result<RetryConfig> {
         let mut retry = RetryConfig {
             max_retries: MAX_RETRIES_DEFAULT,
@@ -483,8 +487,8 @@ impl StorageOptions {
         Ok(retry)
     }
 
-    /// How objects are read ahead, and what of it is to be chosen, if anything is; the memory for it is the
-    /// run's.
+    /// Returns block and window of prefetching, and the part of them that is chosen automatically, if any is.
+    /// The memory is not among them: it comes from the run's budget.
     pub(super) fn read_options(
         &self,
     ) -> Result<(tidemill_prefetch::Options, Option<AutoReadOptions>)> {
@@ -501,7 +505,7 @@ impl StorageOptions {
             }
         }
         let auto = is_auto.then(|| {
-            // What is neither given nor to be chosen is the default.
+            // An option that is neither set nor `auto` has its default.
             let is_chosen = |wanted| {
                 self.parsed_options().any(|(_, key, value)| key == wanted && is_auto_value(value))
             };
@@ -516,7 +520,7 @@ impl StorageOptions {
             }
         });
         reading.block_bytes = block.unwrap_or(reading.block_bytes);
-        // One that was not asked for holds a block at least.
+        // A default window is enlarged to hold a block.
         reading.window_bytes = window.unwrap_or(reading.window_bytes.max(reading.block_bytes));
         if let Some(auto) = auto.as_ref().filter(|auto| auto.block_bytes.is_none()) {
             reading = auto.default_read_options();
@@ -534,7 +538,7 @@ impl StorageOptions {
         Ok((reading, auto))
     }
 
-    /// The name of one that is about reading, if any is set.
+    /// Returns the name of one option about reading, if any is set.
     pub fn first_read_option(&self) -> Option<&str> {
         let is_read = |key| {
             use OptionKey::{ReadBlock, ReadCache, ReadCacheDir, ReadMemory, ReadWindow};
@@ -543,7 +547,7 @@ impl StorageOptions {
         self.parsed_options().find(|(_, key, _)| is_read(*key)).map(|(name, _, _)| name)
     }
 
-    /// What is kept on a disk of what is fetched, if anything is: `read_cache` and `read_cache_dir`.
+    /// Returns the disk tier that `read_cache` and `read_cache_dir` describe, if there is one.
     pub(super) fn disk_tier_settings(&self) -> Result<Option<DiskTierSettings>> {
         let (mut limit_bytes, mut folder) = (0, None);
         for (_, key, value) in self.parsed_options() {
@@ -566,15 +570,15 @@ impl StorageOptions {
         Ok(Some(DiskTierSettings { folder, limit_bytes }))
     }
 
-    /// The memory for what is fetched ahead, if it was set: `read_memory`.
+    /// Returns the memory for prefetched bytes, if `read_memory` is set.
     pub fn read_memory_bytes(&self) -> Option<u64> {
         let set = self.parsed_options().find(|(_, key, _)| *key == OptionKey::ReadMemory);
-        // It was checked when it was set.
+        // The value was checked when it was set.
         set.and_then(|(_, _, value)| parse_size_option(READ_MEMORY, value).ok())
     }
 }
 
-/// How a bucket is reached.
+/// The `object_store` settings of a bucket.
 pub(super) struct S3Settings {
     pub(super) builder: AmazonS3Builder,
 }
@@ -585,8 +589,8 @@ impl S3Settings {
         self.builder.get_config_value(&key).filter(|value| !value.is_empty())
     }
 
-    /// Refuses settings of the environment that would lead to another host, or that cannot be in a header: the client
-    /// would panic on the latter.
+    /// Refuses settings of the environment that would lead to another host, or that cannot be in a header:
+    /// the client would panic on the latter.
     fn check_environment(&self) -> Result<()> {
         use AmazonS3ConfigKey::{AccessKeyId, Region, Token};
         let of_environment = "the environment's ";
@@ -613,8 +617,9 @@ impl S3Settings {
         Ok(())
     }
 
-    /// Returns the settings for a bucket. Where its name is part of the host, it is added to an endpoint that does not
-    /// begin with it: `object_store` takes such an endpoint for the bucket's own, and would ask another bucket.
+    /// Returns the settings for a bucket. Where its name is part of the host, it is added to an endpoint that
+    /// does not begin with it: `object_store` takes such an endpoint for the bucket's own, and would ask
+    /// another bucket.
     ///
     /// # Errors
     /// [`Error::Usage`] if the endpoint is an address, of which no name can be a part.
@@ -669,13 +674,13 @@ impl S3Settings {
         }
     }
 
-    /// Where requests go, if not to AWS: part of what tells one bucket from another.
+    /// Returns the endpoint, if requests do not go to AWS. It is part of a bucket's identity.
     pub(super) fn endpoint(&self) -> Option<String> {
         self.non_empty_value(AmazonS3ConfigKey::S3Endpoint)
             .or_else(|| self.non_empty_value(AmazonS3ConfigKey::Endpoint))
     }
 
-    /// Whether nothing tells credentials but, perhaps, the machine's own metadata service.
+    /// Returns true if no setting supplies credentials, so that only the machine's metadata service might.
     pub(super) fn needs_machine_credentials(&self) -> bool {
         use AmazonS3ConfigKey as K;
         !(self.is_set(K::AccessKeyId)
@@ -702,8 +707,8 @@ fn environment_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(text)
 }
 
-/// Returns true if a value is a valid endpoint. The client panics on a value that is not the URL of a host. Keys are
-/// appended to the endpoint, so it must not contain `?` or `#`.
+/// Returns true if a value is a valid endpoint. The client panics on a value that is not the URL of a host.
+/// Keys are appended to the endpoint, so it must not contain `?` or `#`.
 fn is_valid_endpoint(value: &str) -> bool {
     value.bytes().all(|b| b.is_ascii_graphic())
         && url::Url::parse(value).is_ok_and(|url| {
@@ -750,7 +755,7 @@ fn is_valid_header_value(value: &str) -> bool {
     value.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Whether a word is a name and not, say, a key that was given without one.
+/// Returns true if a word looks like an option name and not, for example, like a secret key without a name.
 pub(super) fn is_plausible_option_name(name: &str) -> bool {
     let is_one_case = !name.bytes().any(|b| b.is_ascii_lowercase())
         || !name.bytes().any(|b| b.is_ascii_uppercase());
@@ -759,12 +764,12 @@ pub(super) fn is_plausible_option_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// Refuses a value that an option cannot have.
 /// Returns true if the first labels of a host are a bucket's name.
 fn is_bucket_subdomain(host: &str, bucket: &str) -> bool {
     host.strip_prefix(bucket).is_some_and(|rest| rest.starts_with('.'))
 }
 
+/// Refuses a value that is invalid for its option.
 fn check_option_value(name: &str, key: &OptionKey, value: &str) -> Result<()> {
     use AmazonS3ConfigKey as S3;
     use ClientConfigKey as C;
@@ -775,7 +780,7 @@ fn check_option_value(name: &str, key: &OptionKey, value: &str) -> Result<()> {
         OptionKey::ReadBlock => check_size_at_least(READ_BLOCK, value, READ_BLOCK_BYTES_MIN)?,
         OptionKey::ReadWindow => check_size_at_least(READ_WINDOW, value, READ_BLOCK_BYTES_MIN)?,
         OptionKey::ReadMemory => check_size_at_least(READ_MEMORY, value, READ_MEMORY_BYTES_MIN)?,
-        // None at all is a size too.
+        // A size of 0 is valid: it means no disk tier.
         OptionKey::ReadCache
             if (1..READ_CACHE_BYTES_MIN).contains(&parse_size_option(READ_CACHE, value)?) =>
         {
@@ -853,7 +858,7 @@ fn check_option_value(name: &str, key: &OptionKey, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// A truth value, as `object_store` writes them.
+/// Parses a truth value in the spellings of `object_store`.
 pub(super) fn parse_bool(value: &str) -> Option<bool> {
     match value.trim().to_ascii_lowercase().as_str() {
         "1" | "true" | "on" | "yes" | "y" => Some(true),
@@ -867,12 +872,12 @@ pub(super) fn parse_retries(value: &str) -> Result<usize> {
     count.map_err(|_| Error::usage(format!("storage option `{MAX_RETRIES}` is a number")))
 }
 
-/// Whether it is to be chosen from what past runs saw.
+/// Returns true if a value requests a choice from the read history.
 pub(super) fn is_auto_value(value: &str) -> bool {
     value.trim().eq_ignore_ascii_case("auto")
 }
 
-/// `8388608`, `8M`, `8MiB`.
+/// Parses a size such as `8388608`, `8M` or `8MiB`.
 pub(super) fn parse_size_option(name: &str, value: &str) -> Result<u64> {
     match parse_size(value) {
         Some(MemorySize::Bytes(bytes)) => Ok(bytes),
@@ -902,7 +907,7 @@ fn check_size_at_least(name: &str, value: &str, least: u64) -> Result<()> {
     ))
 }
 
-/// `30`, `30s`, `500ms`, `1m 30s`, `1h`.
+/// Parses a duration such as `30`, `30s`, `500ms`, `1m 30s` or `1h`.
 pub(super) fn parse_duration_option(name: &str, value: &str) -> Result<Duration> {
     let parsed = || {
         let (mut rest, mut total) = (value.trim(), 0.0);
@@ -987,7 +992,7 @@ mod tests {
         let (reading, memory) = with(&set).unwrap();
         assert_eq!((reading.block_bytes, reading.window_bytes), (1 << 20, 4 << 20));
         assert_eq!(memory, Some(64 << 20));
-        // A larger block by itself has a window that holds it.
+        // The default window grows to hold a larger block.
         assert_eq!(with(&[("read_block", "1G")]).unwrap().0.window_bytes, 1 << 30);
         let auto = |pairs: &[(&str, &str)]| {
             let mut options = StorageOptions::default();
@@ -1078,7 +1083,7 @@ mod tests {
         };
         let all = left(&StorageOptions::default());
         assert_eq!(all.len(), 19, "{all:?}");
-        // Two names of one setting.
+        // Both names are of one setting.
         for region in ["region", "default_region"] {
             let others = all.iter().filter(|name| *name != "aws_region").cloned();
             let others: Vec<String> = others.collect();
@@ -1089,11 +1094,12 @@ mod tests {
         let endpoints = ["aws_endpoint_url", "aws_endpoint_url_s3"];
         let others = ["aws_region", "aws_allow_http"];
         for is_posted in [false, true] {
-            // A posted query has no customer key of the environment beside credentials of its own.
+            // A posted query with its own credentials gets no customer key of the environment.
             let customers = if is_posted { &[][..] } else { &customers[..] };
             let with_keys = left(&options(is_posted, &keys));
             assert_eq!(with_keys, [customers, &endpoints, &others].concat());
-            // Half a pair is not completed by the environment's, and a posted one is refused.
+            // The environment does not complete half a pair of keys. A posted query with half a pair is
+            // refused.
             if !is_posted {
                 assert_eq!(left(&options(false, &keys[..1])), with_keys);
                 assert_eq!(left(&options(false, &keys[1..])), with_keys);
@@ -1104,7 +1110,7 @@ mod tests {
             let elsewhere = left(&options(is_posted, &elsewhere));
             assert_eq!(elsewhere, [customers, &others[..]].concat());
         }
-        // An empty variable is none.
+        // An empty variable counts as unset.
         let empty = [("AWS_SESSION_TOKEN".to_owned(), String::new())].into_iter();
         assert!(StorageOptions::default().environment_settings(empty).is_empty());
         let settings = options(true, &keys).s3_settings_with_environment(variables()).unwrap();
@@ -1208,7 +1214,7 @@ mod tests {
         let mut own = StorageOptions::default();
         own.set("region", "garage").unwrap();
         assert!(opened(&[&keys], &own));
-        // An empty variable is none.
+        // An empty variable counts as unset.
         assert!(opened(&[&keys, &[("AWS_REGION", "")]], &StorageOptions::default()));
         for (name, value) in [("AWS_REGION", "a/b"), ("AWS_SESSION_TOKEN", "a\nb")] {
             assert!(!opened(&[&keys, &[(name, value)]], &StorageOptions::default()), "{name}");
@@ -1309,7 +1315,7 @@ mod tests {
             ("access_key_id", "hush-hush\n"),
             ("session_token", "hush-hush hush"),
             ("proxy_url", "hush-hush"),
-            // What stands before a `=` may be the secret itself.
+            // The text before a `=` may be the secret itself.
             ("wJalrXUtnFEMI/hush-hush", ""),
             ("wJalrXUtnFEMIhush-hush", ""),
             ("hush-hush hush-hush", "x"),

@@ -1,14 +1,16 @@
-//! Block and window from what past runs saw: `read_block=auto`, `read_window=auto`.
+//! Chooses block and window from the read history: `read_block=auto`, `read_window=auto`.
 //!
 //! ```text
-//!  first object of a bucket ─ History ─ choose ─► its block and window, and how many requests go at once
-//!  end of a run, a file is closed ─ what the endpoint measured since ─► one more line of the History
+//!  first object of a bucket ─ History ─ choose ─► its block and window, and the number of concurrent requests
+//!  end of a run, close of a file ─ measurements of the endpoint since ─► another line of the History
 //! ```
 //!
-//! Histories are in `$TIDEMILL_HOME/reads`, a file a bucket or web server, and are read and written where `auto` was
-//! asked for and nowhere else. What cannot be read or written is a warning, once a process, and the defaults hold.
+//! Histories are in `$TIDEMILL_HOME/reads`, one file per bucket or web server. They are read and written only
+//! if `auto` is set. If a history cannot be read or written, there is one warning per process, and the
+//! defaults apply.
 //!
-//! A run's waits are those of the process while it lasted; of several endpoints each has the share of its bytes.
+//! The waits of a run are those of the process during the run. Each of several endpoints gets a share in
+//! proportion to its bytes.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,27 +28,27 @@ use tidemill_prefetch::{
     ReadStats,
 };
 
-/// Fewer bytes say nothing.
+/// Minimum number of bytes of a recorded run; fewer tell nothing about the line.
 const RECORDED_BYTES_MIN: u64 = 4 << 20;
-/// So many endpoints, and jobs of them, are known at once.
+/// Maximum number of tunings in memory, one for each endpoint and its options.
 const TUNINGS_MAX: usize = 64;
 
-/// Those of this process, by what tells them from others.
+/// The tunings of this process.
 static TUNINGS: Mutex<Option<HashMap<TuningKey, Arc<EndpointTuning>>>> = Mutex::new(None);
 
-/// What a source asks to be chosen.
+/// The read options of a source with `auto`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct AutoReadOptions {
-    /// The block, if it is not.
+    /// The block, unless it is chosen automatically.
     pub(crate) block_bytes: Option<u64>,
-    /// The window, if it is not.
+    /// The window, unless it is chosen automatically.
     pub(crate) window_bytes: Option<u64>,
-    /// The job's name, or nothing.
+    /// Name of the job, or an empty text.
     pub(crate) job_name: String,
 }
 
 impl AutoReadOptions {
-    /// What holds without a history.
+    /// Returns the options without a history.
     pub(crate) fn default_read_options(&self) -> Options {
         let reading = TuningRequest {
             job_name: String::new(),
@@ -59,10 +61,10 @@ impl AutoReadOptions {
     }
 }
 
-/// The address of an endpoint, which may have secrets in it, and what is asked of it.
+/// Address of an endpoint, which may contain secrets, and the read options.
 type TuningKey = (String, AutoReadOptions);
 
-/// How objects of one endpoint are read, and what that shows.
+/// Read settings of one endpoint and its history.
 #[derive(Debug)]
 pub(crate) struct EndpointTuning {
     history: Option<ReadHistory>,
@@ -74,13 +76,13 @@ pub(crate) struct EndpointTuning {
 
 #[derive(Debug, Default)]
 struct TuningState {
-    /// By how objects are going to be read.
+    /// The chosen settings for each access order.
     chosen_settings: HashMap<AccessOrder, TunedSettings>,
-    /// The run that is on its way.
+    /// The observation of the current run.
     current_run: Option<ObservedRun>,
 }
 
-/// What is noted at a run's beginning and while it goes on.
+/// Measurements at the start of a run, and the read conditions during it.
 #[derive(Debug, Clone)]
 struct ObservedRun {
     start_measurement: EndpointMeasurements,
@@ -88,13 +90,13 @@ struct ObservedRun {
     conditions: ReadConditions,
 }
 
-/// How objects were read.
+/// Memory, block and window with which objects were read.
 #[derive(Debug, Clone, Copy, Default)]
 struct ReadConditions {
     memory_bytes: u64,
     block_bytes: u64,
     window_bytes: u64,
-    /// The largest object.
+    /// Size of the largest object.
     object_bytes: u64,
 }
 
@@ -125,7 +127,7 @@ impl EndpointTuning {
         }
     }
 
-    /// That of an endpoint. `place` is what people know it by, without what may be secret.
+    /// Returns the tuning of an endpoint. `place` is its name for users, without secrets.
     pub(crate) fn for_endpoint(
         address: &str,
         place: String,
@@ -155,7 +157,7 @@ impl EndpointTuning {
         Arc::clone(known.entry(key).or_insert_with(|| Arc::new(made)))
     }
 
-    /// What is chosen for objects that are going to be read so.
+    /// Returns the settings for objects that are read in an order, from the history on the first call.
     fn choose_settings(&self, access: AccessOrder, memory_bytes: u64) -> TunedSettings {
         if let Some(chosen) = self.state.lock().chosen_settings.get(&access) {
             return *chosen;
@@ -193,7 +195,7 @@ impl EndpointTuning {
         *self.state.lock().chosen_settings.entry(access).or_insert(chosen)
     }
 
-    /// Opens an object that is going to be read so. What is declared is a run's, which has begun with the first.
+    /// Opens an object that is read in an order. The first declared object starts the observation of a run.
     pub(crate) fn open_object(
         &self,
         pool: &PrefetchPool,
@@ -219,7 +221,7 @@ impl EndpointTuning {
         opened
     }
 
-    /// Has what was seen written down. Whoever opens an object from now on has it taken into account.
+    /// Appends measurements to the history. Objects that are opened later take them into account.
     fn append_record(
         &self,
         access: AccessOrder,
@@ -264,7 +266,7 @@ impl EndpointTuning {
     }
 }
 
-/// A file that is read on its own, from when it was opened.
+/// The observation of a file that is read on its own, from when it was opened.
 #[derive(Debug)]
 pub(crate) struct FileObservation {
     tuning: Arc<EndpointTuning>,
@@ -287,7 +289,7 @@ impl FileObservation {
         }
     }
 
-    /// It is closed.
+    /// Appends the measurements to the history when the file is closed.
     pub(crate) fn record_closed_file(&self, access: AccessOrder, stats: &ReadStats) {
         let seen = self.tuning.endpoint.measurements().delta_since(&self.start_measurement);
         if stats.fetched_bytes >= RECORDED_BYTES_MIN && seen.bytes > 0 {
@@ -302,8 +304,8 @@ impl FileObservation {
     }
 }
 
-/// A run has ended: what its endpoints showed is written down. Costs nothing where `auto` was not asked for, or
-/// nothing was read since.
+/// Appends the measurements of all endpoints to their histories at the end of a run. Costs nothing if `auto`
+/// is not set, or if nothing was read since.
 pub fn record_finished_run() {
     let known: Vec<Arc<EndpointTuning>> =
         TUNINGS.lock().iter().flat_map(HashMap::values).cloned().collect();
@@ -332,7 +334,7 @@ pub fn record_finished_run() {
     }
 }
 
-/// Where histories are.
+/// Returns the folder of the histories.
 fn history_folder() -> Option<PathBuf> {
     let (home, warning) = StateFolder::open();
     if let Some(warning) = warning {
@@ -341,7 +343,7 @@ fn history_folder() -> Option<PathBuf> {
     home.map(|home| home.path().join("reads"))
 }
 
-/// Once a process.
+/// Adds a warning, only once per process.
 fn warn_once(warning: &str) {
     static HAS_WARNED: AtomicBool = AtomicBool::new(false);
     if !HAS_WARNED.swap(true, Ordering::Relaxed) {
@@ -385,7 +387,7 @@ mod tests {
         );
         let endpoint = http_client::shared_endpoint(&address);
         let folder = || Some(home.path().join("reads"));
-        // The bucket finds it here, and not in the state folder.
+        // The bucket finds this tuning instead of one for the state folder.
         let tuning = EndpointTuning::for_endpoint_in_folder(
             folder,
             &address,
@@ -412,7 +414,7 @@ mod tests {
         run(object());
         record_finished_run();
         let first = records();
-        // Runs of other tests may end meanwhile, and cut this one in two.
+        // Runs of other tests may end meanwhile, and split this one into two records.
         assert!(!first.is_empty());
         for record in &first {
             assert_eq!((record.location.as_str(), record.job_name.as_str()), ("s3://b", "daily"));
@@ -421,7 +423,7 @@ mod tests {
             assert!(record.connection_rate > 0 && record.first_byte_us > 0, "{record:?}");
         }
         assert!(first.iter().map(|record| record.bytes).sum::<u64>() <= SIZE as u64);
-        // Nothing was read since.
+        // Nothing was read since the last call.
         record_finished_run();
         assert_eq!(records(), first);
 

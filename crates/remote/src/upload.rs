@@ -1,18 +1,19 @@
-//! How an object comes to be: its parts go ahead, and it is there once they are put together.
+//! Uploads of objects: parts are sent first, and the object exists once they are completed.
 //!
 //! ```text
-//!   write ─► buffer ─► part ─► part ─► part      (8 MiB each, 4 on their way)
+//!   write ─► buffer ─► part ─► part ─► part      (8 MiB each, 4 in flight)
 //!                                          └─ complete: the object exists from here on
 //! ```
 //!
-//! Writing never waits: parts that are full wait in memory until [`Upload::settle`] sends
-//! them, which is where the owner looks at his flags. An object of at most one part has none:
-//! one `PUT` is as atomic, and a third of the requests.
+//! A write never waits: full parts stay in memory until [`ObjectUpload::send_full_parts`] sends them, where
+//! the owner can check for cancellation. An object of at most one part has no multipart upload: one `PUT` is
+//! as atomic, and takes a third of the requests.
 //!
-//! **Not over another's object.** Where nothing may be replaced, `PUT` and the completing
-//! request carry `If-None-Match: *`, so that of two who write one name one is refused.
-//! `object_store` has that for `PUT`; to its completing requests [`OnlyNew`] adds the header.
-//! A server that does not know it is asked without: then a look before is all there is.
+//! **No replacement.** If an object must not be replaced, `PUT` and the completing request carry
+//! `If-None-Match: *`. If two clients write one name, one of them is refused. `object_store` supports that
+//! for `PUT`; `CreateOnlyConnector` adds the header to completing requests. For a server that does not
+//! support the header, the request is repeated without it, and only the check before the upload protects the
+//! object.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -31,50 +32,50 @@ use tracing::{Instrument, debug_span};
 use super::NetworkTask;
 use super::s3::{Bucket, StoreRefusal};
 
-/// The size of a part. The least that S3 takes is 5 MiB.
+/// Size of a part. The minimum of S3 is 5 MiB.
 pub const PART_BYTES: usize = 8 << 20;
-/// An object has 10,000 parts at most: behind so many they grow, for objects beyond 40 GB.
+/// Number of parts after which the part size grows, for objects beyond 40 GB. S3 allows 10,000 parts.
 const PARTS_BEFORE_GROWTH: usize = 5_000;
 const GROWN_PART_BYTES: usize = 128 << 20;
-/// So many parts are on their way at once.
+/// Maximum number of parts in flight.
 const PARTS_IN_FLIGHT_MAX: usize = 4;
-/// In whose metadata an object's run is.
+/// Metadata key of the run that wrote an object.
 const RUN_METADATA_KEY: &str = "tidemill-run";
 
-/// What a request that makes an object visible came to.
+/// Result of a request that makes an object visible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PublishOutcome {
-    /// It is there, in the version that the server tells.
+    /// The object exists, with the ETag that the server reports.
     Published(Option<String>),
-    /// Something else has the name.
+    /// Another object has the name.
     NameTaken,
-    /// The parts are gone: put together before, or thrown away.
+    /// The parts do not exist any more: completed before, or aborted.
     PartsGone,
 }
 
-/// What is seen of an object.
+/// Size, version and writing run of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredObjectInfo {
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its version; of one made of N parts it ends in `-N`.
+    /// ETag; that of an object made of N parts ends in `-N`.
     pub e_tag: Option<String>,
-    /// The run that wrote it, if it was written in one piece.
+    /// Id of the run that wrote it, if it was written with one `PUT`.
     pub run_id: Option<String>,
 }
 
 impl Bucket {
-    /// Begins an upload and tells its name.
+    /// Starts a multipart upload and returns its id.
     ///
     /// # Errors
-    /// [`Error::Remote`], as all of these.
+    /// [`Error::Remote`], as for all of these requests.
     pub async fn begin_upload(self: Arc<Self>, key: String) -> Result<String> {
         let path = self.parse_key(&key)?;
         let begun = self.store.create_multipart(&path).await;
         begun.map_err(|error| self.refusal_error("write", &key, None, &error))
     }
 
-    /// Sends a part, and tells its ETag.
+    /// Sends a part, and returns its ETag.
     pub(crate) async fn upload_part(
         self: Arc<Self>,
         key: String,
@@ -91,7 +92,7 @@ impl Bucket {
         Ok(part.content_id)
     }
 
-    /// Puts an upload's parts together.
+    /// Completes a multipart upload.
     pub async fn complete_upload(
         self: Arc<Self>,
         key: String,
@@ -158,7 +159,7 @@ impl Bucket {
         }
     }
 
-    /// Throws an upload's parts away; whether they were there. An upload that is gone is fine.
+    /// Aborts an upload. Returns false if it did not exist any more, which is not an error.
     pub async fn abort_upload(self: Arc<Self>, key: String, id: String) -> Result<bool> {
         let path = self.parse_key(&key)?;
         match self.store.abort_multipart(&path, &id).await {
@@ -172,7 +173,7 @@ impl Bucket {
         }
     }
 
-    /// What has a name; none if nothing has.
+    /// Returns size, version and run of an object; `None` if the key does not exist.
     pub async fn stat_object(self: Arc<Self>, key: String) -> Result<Option<StoredObjectInfo>> {
         let path = self.parse_key(&key)?;
         let options = GetOptions { head: true, ..GetOptions::default() };
@@ -191,7 +192,7 @@ impl Bucket {
         }
     }
 
-    /// Removes an object; one that is missing already is fine.
+    /// Removes an object. A missing object is not an error.
     pub async fn remove_object(self: Arc<Self>, key: String) -> Result<()> {
         let path = self.parse_key(&key)?;
         match self.store.delete(&path).await {
@@ -201,8 +202,8 @@ impl Bucket {
     }
 }
 
-/// The ETag of an object put together from parts, where theirs are MD5 sums (not where a key
-/// management service encrypts): the MD5 sum of these, and their number.
+/// Returns the ETag of an object made of parts: the MD5 sum of the parts' MD5 sums, and the number of parts.
+/// `None` if a part's ETag is not an MD5 sum. It is not where a key management service encrypts.
 pub fn multipart_e_tag(parts: &[String]) -> Option<String> {
     use md5::{Digest, Md5};
     let mut all = Md5::new();
@@ -213,16 +214,16 @@ pub fn multipart_e_tag(parts: &[String]) -> Option<String> {
     Some(format!("{}-{}", encode_hex(all.finalize()), parts.len()))
 }
 
-/// Where the names of uploads are kept before anything is sent.
+/// Records upload ids before anything is sent, so that they can be aborted after a crash.
 pub trait UploadJournal: Send + Sync {
-    /// An upload to `key` is about to begin (no `id` yet), or has begun.
+    /// Records an upload to `key` that is about to start (`id` is `None`), or that has started.
     ///
     /// # Errors
-    /// [`Error::Io`]; then it does not begin.
+    /// [`Error::Io`]; then the upload must not start.
     fn record_upload(&self, key: &str, id: Option<&str>) -> Result<()>;
 }
 
-/// Notes nothing: of uploads that nobody goes on with, or that are known already.
+/// A journal that records nothing, for uploads that are not resumed, or that another process has recorded.
 pub(crate) struct NoUploadJournal;
 
 impl UploadJournal for NoUploadJournal {
@@ -231,21 +232,21 @@ impl UploadJournal for NoUploadJournal {
     }
 }
 
-/// An object whose bytes are all written.
+/// An upload whose bytes are all written.
 #[derive(Debug)]
 pub enum FinishedUpload {
-    /// So few that they were not sent yet.
+    /// The bytes of a small object, which have not been sent.
     Small(Vec<u8>),
-    /// Sent.
+    /// The parts of a larger object, which have been sent.
     Parts {
-        /// The upload's name.
+        /// The upload id.
         id: String,
-        /// Its parts' ETags, in order.
+        /// The ETags of the parts, in order.
         parts: Vec<String>,
     },
 }
 
-/// An object that is being written.
+/// A writer that uploads an object in parts.
 pub struct ObjectUpload {
     bucket: Arc<Bucket>,
     journal: Arc<dyn UploadJournal>,
@@ -255,14 +256,14 @@ pub struct ObjectUpload {
     id: Option<String>,
     parts: Vec<String>,
     parts_in_flight: VecDeque<NetworkTask<String>>,
-    /// Bytes handed to parts.
+    /// Number of bytes in the parts so far.
     sent_bytes: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub written_bytes: u64,
 }
 
 impl ObjectUpload {
-    /// An object of which nothing is written yet.
+    /// Creates a writer of an object.
     pub fn new(bucket: Arc<Bucket>, journal: Arc<dyn UploadJournal>, key: String) -> Self {
         ObjectUpload {
             bucket,
@@ -278,7 +279,8 @@ impl ObjectUpload {
         }
     }
 
-    /// An object of which somebody else has begun the upload `id`, and knows of it: its bytes are sent however few they are.
+    /// Creates a writer for the existing upload `id`, which its creator has recorded. All bytes are sent as
+    /// parts, even if there are few.
     pub fn from_upload_id(bucket: Arc<Bucket>, key: String, id: String) -> Self {
         let upload = ObjectUpload::new(bucket, Arc::new(NoUploadJournal), key);
         ObjectUpload { id: Some(id), ..upload }
@@ -289,8 +291,8 @@ impl ObjectUpload {
         if parts < PARTS_BEFORE_GROWTH { PART_BYTES } else { GROWN_PART_BYTES }
     }
 
-    /// Sends what is full, until no more than a few parts are on their way; none at all if
-    /// `all` says so. `tick` is called about every 50 ms, and its error ends the wait.
+    /// Sends the full parts and waits until only a few are in flight, or none with `all`. Calls `tick` about
+    /// every 50 ms; its error ends the wait.
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
@@ -302,7 +304,8 @@ impl ObjectUpload {
                     self.journal.record_upload(&self.key, None)?;
                     let (journal, key) = (Arc::clone(&self.journal), self.key.clone());
                     let begin = Arc::clone(&self.bucket).begin_upload(key.clone());
-                    // Noted on the network's thread: nothing is between answer and note.
+                    // Record the id on the network thread, so that nothing can come between response and
+                    // record.
                     let begun: NetworkTask<_> = NetworkTask::start(async move {
                         let id = begin.await?;
                         journal.record_upload(&key, Some(&id))?;
@@ -334,10 +337,10 @@ impl ObjectUpload {
         Ok(())
     }
 
-    /// Sends the rest.
+    /// Sends the remaining bytes.
     ///
     /// # Errors
-    /// As [`settle`](Self::settle).
+    /// As for [`send_full_parts`](Self::send_full_parts).
     pub fn finish(mut self, tick: WaitCallback<'_>) -> Result<FinishedUpload> {
         let begun = self.id.is_some() || !self.full_parts.is_empty();
         if !begun {
@@ -384,7 +387,7 @@ mod tests {
     #[test]
     fn multipart_e_tag_is_derived_from_part_e_tags() {
         let part = "\"d41d8cd98f00b204e9800998ecf8427e\"".to_owned();
-        // MD5 of the 16 bytes of MD5 of nothing, and of twice these.
+        // The MD5 sum of the 16 bytes of the MD5 sum of nothing, and of twice these.
         assert_eq!(
             multipart_e_tag(std::slice::from_ref(&part)).unwrap(),
             "59adb24ef3cdbe0297f05b395827453f-1"

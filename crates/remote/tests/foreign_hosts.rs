@@ -1,7 +1,8 @@
 //! Tests that credentials of the environment reach the environment's own store, and no other host.
 //!
-//! A process has one environment, so each case runs in its own process: the test binary again, as [`child`]. The child
-//! opens an object with the given options, and servers on loopback record the requests that reach them.
+//! A process has one environment, so each case runs in its own process: the test binary again, as [`child`].
+//! The child opens an object with the given options, and servers on loopback record the requests that reach
+//! them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,8 +13,8 @@ use tidemill_remote::files::{FileAccessSettings, open_file};
 use tidemill_remote::{StorageOptions, address_guard};
 
 /// Variable with the child's instructions. The first line has the words `posted` (options of a posted query),
-/// `confined` (a guarded process) and `worker` (options passed on to a worker). The second is the URL; options follow
-/// as `NAME=VALUE` lines.
+/// `confined` (a guarded process) and `worker` (options passed on to a worker). The second is the URL;
+/// options follow as `NAME=VALUE` lines.
 const INSTRUCTIONS_VARIABLE: &str = "TIDEMILL_TEST_ASKED";
 /// Prefix of the line on which the child prints the outcome.
 const OUTCOME_PREFIX: &str = "came of it: ";
@@ -73,7 +74,8 @@ fn record(mut stream: &TcpStream, heads: &Mutex<Vec<String>>, answer: &str) {
     let _ = stream.write_all(answer.as_bytes());
 }
 
-/// Opens a URL in a child process and returns the outcome. The child's environment has [`ENVIRONMENT`] and `more`.
+/// Opens a URL in a child process and returns the outcome. The child's environment has [`ENVIRONMENT`] and
+/// `more`.
 fn open_in_child(how: &str, url: &str, options: &[(&str, &str)], more: &[(&str, &str)]) -> String {
     let options: String = options.iter().map(|(name, value)| format!("\n{name}={value}")).collect();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -169,7 +171,8 @@ fn own_keys_exclude_the_environments_token() {
             ("access_key_id", "own-id"),
             ("secret_access_key", "own-secret"),
         ];
-        // Options that are not posted keep the environment's customer key, so override it with plain encryption.
+        // Options that are not posted keep the environment's customer key, so override it with plain
+        // encryption.
         let more = [("AWS_SERVER_SIDE_ENCRYPTION", "AES256")];
         let more = if how.contains("posted") { &more[..0] } else { &more };
         let came = open_in_child(how, "s3://b/k.csv", &options, more);
@@ -359,7 +362,8 @@ fn web_identity_is_sent_to_no_other_host() {
         ("AWS_ENDPOINT_URL", foreign.url.as_str()),
         ("AWS_ALLOW_HTTP", "true"),
     ];
-    // The environment's endpoint stays in use, but the request for its role goes to a host that the region names.
+    // The environment's endpoint stays in use, but the request for its role goes to a host that the region
+    // names.
     let region = format!("x@{}/", foreign.authority());
     for region in [region.as_str(), "s3"] {
         let came = open_in_child("posted", "s3://b/k.csv", &[("region", region)], &more);

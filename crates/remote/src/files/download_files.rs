@@ -1,9 +1,10 @@
-//! How objects become files.
+//! Downloads objects into files.
 //!
-//! Each is written beside its name (`partial`) and gets it when all is there: the size is the object's, and
-//! so is the MD5 sum where the server documents that the ETag is one. Of a large object the blocks arrive at once and are written in
-//! order, so that what is there is a beginning: a run that is stopped, or killed, is gone on with from the
-//! last block that is known to be right, if the object is still of the same version.
+//! A download writes beside the target (`partial_download`) and renames the file when it is complete. It is
+//! complete if the size is the object's, and if the MD5 sum matches where the server documents that the ETag
+//! is one. The blocks of a large object arrive concurrently and are written in order, so the file is always a
+//! prefix of the object. If a run is stopped or killed, the next run resumes after the last block whose
+//! checksum matches, provided that the object still has the same version.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -37,29 +38,29 @@ use crate::object::Object;
 use crate::reader::PrefetchBudget;
 use crate::s3::Bucket;
 
-/// So many files at once, unless told otherwise: small ones wait for their first byte most of the time.
+/// Default number of concurrent files. Small files wait for their first byte most of the time.
 pub const CONCURRENT_FILES_DEFAULT: usize = 32;
-/// No part of a path may be longer on any usual file system.
+/// Maximum length of a file name, in bytes, on any usual file system.
 const NAME_BYTES_MAX: usize = 255;
-/// A file is read in such pieces.
+/// Size of the buffer that reads a file for its MD5 sum.
 const READ_BUFFER_BYTES: usize = 64 << 10;
-/// Folders whose names are made durable together.
+/// Number of folders with new names that triggers a sync of all of them.
 const UNSYNCED_FOLDERS_MAX: usize = 1_000;
 
-/// How objects are fetched.
+/// Options of a download.
 #[derive(Debug, Clone)]
 pub struct DownloadOptions {
-    /// The file, or the folder, to write to; by default the name of the file, of the folder, or for a pattern
-    /// the folder that one is in.
+    /// The file or folder to write to. Default: the name of the file or of the folder; for a pattern, the
+    /// current folder.
     pub output: Option<String>,
-    /// Whether files that exist are replaced.
+    /// Replaces existing files.
     pub overwrite: bool,
-    /// Whether files are left that have the size of their object and have its MD5 sum, or are not older and it has
-    /// no sum or more than 8 MiB.
+    /// Skips a file that has the object's size and MD5 sum. Without a known MD5 sum, or above 8 MiB, skips a
+    /// file of the same size that is not older than the object.
     pub skip_existing: bool,
-    /// How many files at once; at least 1.
+    /// Number of concurrent files. Minimum: 1.
     pub concurrent_files: usize,
-    /// Selection of the ETags that are compared with the MD5 sum of the bytes that arrived.
+    /// Selection of the ETags that are compared with the MD5 sum of the received bytes.
     pub verify: EtagVerification,
 }
 
@@ -76,12 +77,12 @@ impl Default for DownloadOptions {
     }
 }
 
-/// Fetches what the URLs name into files.
+/// Downloads the objects that the URLs stand for into files.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is on this machine already; [`Error::NotFound`], [`Error::Remote`] and
-/// [`Error::Io`] where nothing could be begun, or all there was is one object; [`Error::Interrupted`]. What
-/// fails among many is in [`Copied::failed`].
+/// [`Error::Usage`] for a URL on this machine; [`Error::NotFound`], [`Error::Remote`] and [`Error::Io`] if
+/// nothing could start, or if the only object failed; [`Error::Interrupted`]. If one of many objects fails,
+/// its error is in [`CopySummary::failures`].
 pub fn download_files(
     urls: &[String],
     options: &DownloadOptions,
@@ -212,7 +213,7 @@ impl DownloadRun<'_> {
         Ok(done)
     }
 
-    /// Creates a folder and its missing parents, and notes their names as new.
+    /// Creates a folder and its missing parents, and records their names as new.
     fn create_folder(&self, folder: &Path) -> std::io::Result<()> {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
@@ -221,14 +222,14 @@ impl DownloadRun<'_> {
         Ok(())
     }
 
-    /// Notes a new name that has to be made durable.
+    /// Records a new name, so that its folder is synced later.
     fn record_new_name(&self, path: &Path) {
         let folder = path.parent().unwrap_or(Path::new(""));
         self.unsynced_folders.lock().insert(folder.to_owned(), path.to_owned());
     }
 
-    /// Whether a file is what an object would become: it is as large, and has its MD5 sum where that is known of a
-    /// small one, or is not older.
+    /// Returns true if a file need not be downloaded. It must have the object's size. It must also have the
+    /// object's MD5 sum, if that is known and the object is small, or else must not be older than the object.
     fn is_up_to_date(&self, found: &FoundFile, target: &Path, there: &Metadata) -> Result<bool> {
         if !there.is_file() || there.len() != found.size {
             return Ok(false);
@@ -253,7 +254,7 @@ impl DownloadRun<'_> {
             if sum.hex_digits() == expected {
                 return Ok(true);
             }
-            // Where a key management service encrypts, an ETag is the sum of something else.
+            // If a key management service encrypts, the ETag is not the MD5 sum of the content.
             let head =
                 block_on(self.cancel, Arc::clone(bucket).head_with_headers(listed.key.clone()))?;
             if head.is_some_and(|head| head.e_tag_may_be_md5()) {
@@ -273,11 +274,11 @@ impl DownloadRun<'_> {
             FoundLocation::BucketKey { bucket, listed } => {
                 self.options.verify.expected_md5(bucket, listed.e_tag.as_deref())
             }
-            // A web server may take anything for an ETag.
+            // The ETag of a web server need not be an MD5 sum.
             FoundLocation::WebObject(_) | FoundLocation::LocalPath(_) => None,
         };
         let mut sum = expected.map(|expected| (Md5Sum::default(), expected));
-        // What is known of a version that nobody names is known of no other.
+        // Without a version, a later run could not tell whether the partial file is of the same object.
         let is_gone_on = object.size() > RESUME_BLOCK_BYTES && !object.is_stream();
         let version = object
             .e_tag()
@@ -313,14 +314,14 @@ impl DownloadRun<'_> {
         let bytes = partial.written_bytes();
         let finished = partial.finish(target, self.options.overwrite, found.modified_ns);
         finished.map_err(|error| match target.symlink_metadata() {
-            // Made meanwhile.
+            // Another process has created the folder meanwhile.
             Ok(there) if there.is_dir() => self.folder_conflict_error(found, target),
             _ => error,
         })?;
         Ok(CopyOutcome::Copied { bytes, resumed_bytes })
     }
 
-    /// The error for an object whose name is a folder here.
+    /// Returns the error for an object whose target path is a folder.
     fn folder_conflict_error(&self, found: &FoundFile, target: &Path) -> Error {
         let (shown, target) = (found.display_url(), display_path(target));
         let below = match &found.location {
@@ -369,7 +370,7 @@ impl DownloadRun<'_> {
         Ok(())
     }
 
-    /// Whether all is there, and as its server vouches for it.
+    /// Checks size and MD5 sum of the received bytes against the object.
     fn verify_content(
         &self,
         found: &FoundFile,
@@ -396,7 +397,7 @@ impl DownloadRun<'_> {
         if arrived == expected {
             return Ok(());
         }
-        // Where a key management service encrypts, an ETag is the sum of something else.
+        // If a key management service encrypts, the ETag is not the MD5 sum of the content.
         let head = block_on(self.cancel, Arc::clone(bucket).head_with_headers(listed.key.clone()))?;
         if head.is_none_or(|head| !head.e_tag_may_be_md5()) {
             return Ok(());
@@ -411,7 +412,7 @@ impl DownloadRun<'_> {
         ))
     }
 
-    /// Makes the names durable that are new in the folders at hand, if these are so many.
+    /// Syncs the folders with new names if there are at least `least` of them.
     fn sync_folders(&self, least: usize) -> Result<()> {
         let folders = {
             let mut folders = self.unsynced_folders.lock();
@@ -427,7 +428,7 @@ impl DownloadRun<'_> {
     }
 }
 
-/// An MD5 sum as it grows.
+/// An MD5 sum over bytes that are added piece by piece.
 #[derive(Default)]
 pub(super) struct Md5Sum(md5::Md5);
 
@@ -441,14 +442,14 @@ impl Md5Sum {
     }
 }
 
-/// A key of which another is a folder.
+/// Returns the first key below a key that is also a folder.
 fn first_key_below(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Option<String> {
     let page = ListingPages::new(bucket, &format!("{key}/"), false)
         .and_then(|mut pages| pages.next_page(cancel));
     Some(page.ok()??.objects.into_iter().next()?.key)
 }
 
-/// The error for a folder that cannot be made.
+/// Returns the error for a folder that cannot be created.
 fn create_folder_error(found: &FoundFile, folder: &Path, error: std::io::Error) -> Error {
     let mut above = folder.ancestors().filter(|path| path.metadata().is_ok_and(|is| !is.is_dir()));
     match above.next() {
@@ -464,7 +465,7 @@ fn create_folder_error(found: &FoundFile, folder: &Path, error: std::io::Error) 
     }
 }
 
-/// Refuses a name of what no file takes the place of: a device, a pipe, a socket, or a link to one.
+/// Refuses a target that is a device, a pipe, a socket, or a link to one.
 fn check_replaceable(target: &Path) -> Result<()> {
     match std::fs::metadata(target) {
         Ok(there) if !there.is_file() && !there.is_dir() => Err(usage_error(
@@ -475,7 +476,7 @@ fn check_replaceable(target: &Path) -> Result<()> {
     }
 }
 
-/// The file that an object becomes.
+/// Returns the path of the file that an object is downloaded to.
 fn target_path(
     url: &str,
     found: &FoundFile,
@@ -484,7 +485,7 @@ fn target_path(
 ) -> Result<PathBuf> {
     let below = safe_relative_path(&found.relative_path).map_err(|reason| {
         let message = format!("`{}` cannot be a file here: {reason}", found.display_url());
-        // What cannot be read at all is not by itself either.
+        // The hint to name the object by itself does not help if its key is not readable at all.
         let is_read = match &found.location {
             FoundLocation::BucketKey { bucket, listed } => bucket.parse_key(&listed.key).is_ok(),
             _ => true,
@@ -496,7 +497,7 @@ fn target_path(
     });
     let is_folder = |path: &str| path.ends_with('/') || Path::new(path).is_dir();
     match (output, found.match_kind) {
-        // It has a name of its own here.
+        // The user gave the file's name.
         (Some(output), FileMatchKind::Exact) if !several && !is_folder(output) => {
             Ok(PathBuf::from(output))
         }
@@ -515,7 +516,7 @@ fn target_path(
     }
 }
 
-/// A path below a folder, if no part of it leads elsewhere, or cannot be a name.
+/// Returns a path below a folder. Fails if a component leads out of the folder or is not a valid file name.
 fn safe_relative_path(below: &str) -> Result<PathBuf, String> {
     let mut path = PathBuf::new();
     for part in below.split('/') {

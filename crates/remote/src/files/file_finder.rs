@@ -1,8 +1,7 @@
-//! Which files and objects a URL means, one after another.
+//! Finds the files and objects that a URL or path stands for, and passes them on one by one.
 //!
-//! A bucket is listed a page at a time, the next one on its way while this one is used; the walk of a folder
-//! on this machine holds the names of one folder at each depth. Both come in the order of the bytes of their
-//! names, a folder's with its `/`.
+//! A listing of a bucket uses one page while the next page is on its way. A walk of a local folder holds the
+//! names of one folder at each depth. Both yield names in byte order, where a folder's name includes its `/`.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -27,18 +26,18 @@ use crate::pattern::{
 use crate::s3::Bucket;
 use crate::{NetworkTask, block_on};
 
-/// How something was named.
+/// The part of a URL or path that selected a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileMatchKind {
-    /// By itself.
+    /// The URL names the file itself.
     Exact,
-    /// As one of a folder's.
+    /// The URL names a folder that contains the file.
     InFolder,
-    /// By a pattern, or as one of several alternatives.
+    /// The URL is a pattern, or one of several alternatives.
     ByPattern,
 }
 
-/// Where something is.
+/// The place of a found file: in a bucket, on a web server or on this machine.
 #[derive(Debug, Clone)]
 pub(super) enum FoundLocation {
     BucketKey { bucket: Arc<Bucket>, listed: ListedObject },
@@ -46,26 +45,26 @@ pub(super) enum FoundLocation {
     LocalPath(PathBuf),
 }
 
-/// Treatment of a symbolic link that a walk or a pattern meets. A link that is named by itself is always followed.
+/// Treatment of symbolic links that a walk or a pattern finds. A link in the URL itself is always followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SymlinkPolicy {
-    /// The link is followed.
+    /// The link stands for its target.
     Follow,
-    /// A file by itself, which holds a path.
+    /// The link is a file of its own, whose content is a path.
     CountAsFile,
 }
 
-/// A file or an object that a URL means.
+/// A file or an object that a URL stands for.
 #[derive(Debug, Clone)]
 pub(super) struct FoundFile {
     pub(super) match_kind: FileMatchKind,
-    /// The path below the named folder, in full or up to its first pattern; the last part of what was
-    /// named by itself.
+    /// Path below the named folder, or below the folder of the pattern's literal prefix. For a file that the
+    /// URL names itself, the last component of its path.
     pub(super) relative_path: String,
     pub(super) size: u64,
-    /// When it was last written, in nanoseconds since 1970; 0 if nobody said.
+    /// Time of the last modification in nanoseconds since 1970; 0 if unknown.
     pub(super) modified_ns: i128,
-    /// Device and inode of a file that has several names.
+    /// Device and inode of a file with several hard links.
     pub(super) hard_link_id: Option<(u64, u64)>,
     pub(super) location: FoundLocation,
 }
@@ -94,7 +93,7 @@ impl FoundFile {
         links: SymlinkPolicy,
     ) -> Result<FoundFile> {
         let metadata = match links {
-            // A link to nowhere is there by itself.
+            // A dangling link stands for itself.
             SymlinkPolicy::Follow => std::fs::metadata(&path).or_else(|_| path.symlink_metadata()),
             SymlinkPolicy::CountAsFile => path.symlink_metadata(),
         };
@@ -111,12 +110,12 @@ impl FoundFile {
         })
     }
 
-    /// Its URL or path as it is told of: what a terminal would obey is made visible.
+    /// Returns the URL or path for messages, with control characters escaped.
     pub(super) fn display_url(&self) -> String {
         escape_control_chars(&self.url(), &[])
     }
 
-    /// Its URL or path, without what may be secret in it.
+    /// Returns the URL or path, without secrets.
     pub(super) fn url(&self) -> String {
         match &self.location {
             FoundLocation::BucketKey { bucket, listed } => bucket.url(&listed.key),
@@ -133,7 +132,7 @@ impl FoundFile {
         }
     }
 
-    /// The object, if it is one and can be read.
+    /// Returns the remote object; `None` for a local file.
     pub(super) fn to_object(&self) -> Result<Option<Arc<Object>>> {
         match &self.location {
             FoundLocation::BucketKey { bucket, listed } => {
@@ -145,10 +144,10 @@ impl FoundFile {
     }
 }
 
-/// What takes them. An error ends the search.
+/// Receives each found file. An error ends the search.
 pub(super) type FoundFileCallback<'a> = &'a mut dyn FnMut(FoundFile) -> Result<()>;
 
-/// What is reached, and how.
+/// Finds files with the settings of one command, and with its treatment of symbolic links.
 #[derive(Debug)]
 pub(super) struct FileFinder {
     settings: FileAccessSettings,
@@ -160,7 +159,7 @@ impl FileFinder {
         FileFinder { settings: settings.clone(), symlinks: SymlinkPolicy::Follow }
     }
 
-    /// The same, for which symbolic links are such.
+    /// Returns the finder with another treatment of symbolic links.
     pub(super) fn with_symlinks(self, links: SymlinkPolicy) -> FileFinder {
         FileFinder { symlinks: links, ..self }
     }
@@ -170,11 +169,11 @@ impl FileFinder {
         connections.open_bucket(name, storage_options, cancel)
     }
 
-    /// Finds what a URL means, and hands it over as it is found.
+    /// Finds the files that a URL stands for, and passes each to `each` at once.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if that is nothing, [`Error::Usage`], [`Error::Remote`], [`Error::Io`], and
-    /// those of `each`.
+    /// [`Error::NotFound`] if there are none, [`Error::Usage`], [`Error::Remote`], [`Error::Io`], and the
+    /// errors of `each`.
     pub(super) fn find_files(&self, url: &str, each: FoundFileCallback<'_>) -> Result<()> {
         match Location::parse(url)? {
             None => find_local_files(url, self.symlinks, &self.settings, each),
@@ -187,7 +186,7 @@ impl FileFinder {
     }
 
     fn find_web_files(&self, url: &str, each: FoundFileCallback<'_>) -> Result<()> {
-        // A `?` begins a query, and in a query anything may stand.
+        // A `?` begins the query of the URL, where `*` and braces have no special meaning.
         let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
         let is_literal = self.settings.has_literal_names;
         if path.contains('*') && !is_literal {
@@ -228,7 +227,7 @@ impl FileFinder {
     }
 }
 
-/// What is said where a web server is asked for a listing.
+/// Returns the error for a listing of a web server.
 pub(super) fn web_listing_error(url: &str) -> Error {
     Error::usage_with_hint(
         format!("`{}`: a web server does not list its files", redact_url(url)),
@@ -236,18 +235,18 @@ pub(super) fn web_listing_error(url: &str) -> Error {
     )
 }
 
-/// A path up to its last `/`.
+/// Returns a path up to its last `/`, including it.
 pub(super) fn parent_prefix(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..=at])
 }
 
-/// What comes behind the last `/`, but for one at the end.
+/// Returns the last component of a path, ignoring `/` at its end.
 pub(super) fn last_component(path: &str) -> &str {
     let trimmed = path.trim_end_matches('/');
     trimmed.rsplit('/').next().unwrap_or(trimmed)
 }
 
-/// The pages of a listing, each asked for while the one before is used.
+/// The pages of a bucket listing. The next page is requested while the caller uses the current one.
 pub(super) struct ListingPages {
     bucket: Arc<Bucket>,
     prefix: String,
@@ -276,7 +275,7 @@ impl ListingPages {
         Ok(())
     }
 
-    /// The next page; none after the last.
+    /// Returns the next page; `None` after the last.
     pub(super) fn next_page(&mut self, cancel: &CancelFlag) -> Result<Option<ListingPage>> {
         let Some(coming) = self.pending_page.take() else { return Ok(None) };
         let mut page = coming.wait(cancel)?;
@@ -289,7 +288,8 @@ impl ListingPages {
     }
 }
 
-/// What is known of a key by a listing's measure; none if it is not there, and none for what no URL has.
+/// Returns size, time and ETag of a key as a listing would; `None` if the key does not exist or no URL can
+/// name it.
 pub(super) fn head_listed_object(
     bucket: &Arc<Bucket>,
     key: &str,
@@ -309,13 +309,15 @@ pub(super) fn head_listed_object(
     }))
 }
 
-/// Whether a key holds a pattern or alternatives and is not a key as it is written.
+/// Returns the object if a key exists as it is written, and otherwise the alternatives that the key expands
+/// to.
 pub(super) fn resolve_key_or_alternatives(
     bucket: &Arc<Bucket>,
     key: &str,
     cancel: &CancelFlag,
 ) -> Result<Result<ListedObject, Vec<String>>> {
-    // A key that holds pattern characters is still a key; who may not ask for it may list.
+    // A key with pattern characters is still a key. A client without permission to read the key may still
+    // list.
     match head_listed_object(bucket, key, cancel) {
         Ok(Some(listed)) => Ok(Ok(listed)),
         Ok(None) | Err(Error::Remote { status: Some(400..=499), .. }) => {
@@ -347,7 +349,7 @@ fn find_keys(
         }
     };
     let root = parent_prefix(literal_prefix(key)).to_owned();
-    // Of several alternatives a key may be twice.
+    // Several alternatives can match the same key.
     let mut seen = (spelled.len() > 1).then(HashSet::new);
     let mut count = 0u64;
     let mut once = |found: FoundFile| {
@@ -406,12 +408,13 @@ fn find_keys(
     Err(Error::NotFound { path: bucket.url(key), hint: Some(hint) })
 }
 
-/// Some tools make empty objects with the names of folders.
+/// Returns true for an empty object that stands for a folder; some tools create these.
 pub(super) fn is_folder_marker(listed: &ListedObject) -> bool {
     listed.size == 0 && listed.key.ends_with('/')
 }
 
-/// A plain key: an object, or all that is below a folder. What is found stands below `root`, if that is given.
+/// Finds the object of a plain key, or all objects below it as a folder. Relative paths start below `root`,
+/// if given.
 fn expand_key(
     bucket: &Arc<Bucket>,
     key: &str,
@@ -446,12 +449,12 @@ fn expand_key(
     if any || prefix.is_empty() { Ok(()) } else { Err(missing_key_error(bucket, key, cancel)?) }
 }
 
-/// By what all keys below a folder begin. A key ends with as many `/` as it does.
+/// Returns the prefix of all keys below a folder. A `/` is added only if the key does not end with one.
 pub(super) fn folder_prefix(key: &str) -> String {
     if key.is_empty() || key.ends_with('/') { key.to_owned() } else { format!("{key}/") }
 }
 
-/// The error for a key that names nothing.
+/// Returns the error for a key that names nothing, with the nearest name as a hint.
 pub(super) fn missing_key_error(
     bucket: &Arc<Bucket>,
     key: &str,
@@ -469,7 +472,7 @@ pub(super) fn missing_key_error(
     Ok(Error::NotFound { path: bucket.url(key), hint })
 }
 
-/// The path or pattern that a local URL is.
+/// Returns the path or pattern of a local URL, with `~/` expanded.
 pub(super) fn local_pattern_from_url(url: &str) -> Result<String> {
     Ok(expand_home(local_path_from_url(url)?))
 }
@@ -482,7 +485,7 @@ fn find_local_files(
 ) -> Result<()> {
     let cancel = &settings.cancel;
     let pattern = local_pattern_from_url(url)?;
-    // A file whose name holds pattern characters is still a file.
+    // A file whose name has pattern characters is still a file.
     if Path::new(&pattern).symlink_metadata().is_ok() {
         return expand_local_path(Path::new(&pattern), None, links, cancel, each);
     }
@@ -533,7 +536,7 @@ fn find_local_files(
     Ok(())
 }
 
-/// The error for a link to nothing, if a path is one.
+/// Returns the error for a dangling symbolic link; `None` for any other path.
 pub(super) fn dangling_link_error(path: &Path) -> Option<Error> {
     use std::io::ErrorKind::NotFound;
     let to = std::fs::read_link(path).ok()?;
@@ -544,7 +547,7 @@ pub(super) fn dangling_link_error(path: &Path) -> Option<Error> {
     })
 }
 
-/// A file, or all that is below a folder.
+/// Finds a local file, or all files below a local folder.
 fn expand_local_path(
     path: &Path,
     root: Option<&str>,
@@ -575,7 +578,7 @@ fn expand_local_path(
     each(FoundFile::from_path(path.to_owned(), named, below, SymlinkPolicy::Follow)?)
 }
 
-/// Walks over all files below a folder, hidden ones too. A link that leads back up is not followed.
+/// Visits all files below a folder, including hidden ones. Links to a folder above are not followed.
 fn walk_folder(
     folder: &Path,
     below: &str,
@@ -604,8 +607,8 @@ fn walk_folder(
     Ok(())
 }
 
-/// The names in a folder and whether each is one itself, in the order that keys would have. What a link leads to is
-/// what it is.
+/// Returns the names in a folder with a flag for subfolders, in the order of keys. Symbolic links count as
+/// their targets.
 pub(super) fn list_folder_names(folder: &Path) -> Result<Vec<(std::ffi::OsString, bool)>> {
     list_names_with_symlinks(folder, SymlinkPolicy::Follow)
 }

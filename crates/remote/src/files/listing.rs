@@ -1,7 +1,7 @@
-//! What is there, and how much of it: `ls`, `stat`, `du`.
+//! Listing of files and objects: `ls`, `stat` and `du`.
 //!
-//! Nothing is kept of what has been told: a listing holds two pages of keys, and sums a folder at each depth.
-//! That a folder's keys follow one another, being sorted, is what makes the sums possible.
+//! Memory use does not depend on the number of files: a listing holds two pages of keys, and `du` holds one
+//! sum for each depth. The sums work because the keys of a folder are adjacent in sorted order.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
@@ -28,16 +28,16 @@ use crate::location::Location;
 use crate::pattern::{KeyPattern, expand_alternatives, glob_on_disk, is_pattern, literal_prefix};
 use crate::s3::Bucket;
 
-/// So many objects are asked about at once.
+/// Number of concurrent HEAD requests of `stat`.
 const CONCURRENT_HEAD_REQUESTS: usize = 16;
 
-/// Takes what is listed. That it cannot be written ends the listing.
+/// Receives each entry. A write error ends the listing.
 pub type EntryCallback<'a> = &'a mut dyn FnMut(ListingEntry) -> io::Result<()>;
 
-/// Lists what a URL names, in the order of the bytes of names: a folder's own names, or with `recursive` all
-/// files below it; what a pattern matches, folders too; a file by itself.
+/// Lists the files of a URL in byte order of their names: the names in a folder, or all files below it with
+/// `recursive`; the files and folders that match a pattern; or a single file.
 ///
-/// A bucket costs a request per 1,000 names, and one to tell an object from a folder.
+/// Cost in a bucket: one request per 1,000 names, and one to distinguish an object from a folder.
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::Remote`], [`Error::Usage`], [`Error::Io`] and [`Error::Interrupted`].
@@ -78,7 +78,7 @@ struct Listing<'a> {
     cancel: &'a CancelFlag,
     totals: ListingTotals,
     on_entry: EntryCallback<'a>,
-    /// What has been told, where several alternatives may name it twice.
+    /// URLs of the entries so far, if several alternatives can name an entry twice.
     emitted_urls: Option<HashSet<String>>,
 }
 
@@ -151,7 +151,7 @@ impl Listing<'_> {
         Err(Error::NotFound { path: bucket.url(key), hint: Some(hint) })
     }
 
-    /// An object of this key, and what is in the folder of this name. Whether there was either.
+    /// Lists the object of a key and the folder of the same name. Returns false if neither exists.
     fn list_key_or_folder(
         &mut self,
         bucket: &Arc<Bucket>,
@@ -161,7 +161,7 @@ impl Listing<'_> {
         let prefix = folder_prefix(key);
         let mut pages = ListingPages::new(bucket, &prefix, !self.recursive)?;
         let own = match head_listed_object(bucket, key, self.cancel) {
-            // Who may not ask for it may list.
+            // A client without permission to read the key may still list.
             Err(Error::Remote { status: Some(400..=499), .. }) => None,
             own => own?,
         };
@@ -175,7 +175,7 @@ impl Listing<'_> {
             for item in merge_in_key_order(page) {
                 any = true;
                 match item {
-                    // The folder's own marker.
+                    // The marker object of the folder itself.
                     ListedItem::Object(listed)
                         if listed.key == prefix && is_folder_marker(&listed) => {}
                     ListedItem::Object(listed) => {
@@ -191,17 +191,18 @@ impl Listing<'_> {
         Ok(any)
     }
 
-    /// What a pattern matches; of folders that it matches all that is below them if that is asked for.
+    /// Lists the keys and folders that match a pattern; with `recursive`, all keys below matching folders
+    /// instead.
     fn list_matches(&mut self, bucket: &Arc<Bucket>, text: &str, root: &str) -> Result<bool> {
         let pattern = KeyPattern::new(text)?;
         let prefix = literal_prefix(text);
-        // Where the pattern is in the last part alone, nothing below it need be listed.
+        // If only the last component has wildcards, the listing need not descend below it.
         let is_flat = !self.recursive
             && !text[prefix.len()..].contains('/')
             && !text[prefix.len()..].contains("**");
         let mut pages = ListingPages::new(bucket, prefix, is_flat)?;
         let mut any = false;
-        // The folders that the last key was in and that were told.
+        // The emitted folders that contain the last key.
         let mut told: Vec<String> = Vec::new();
         while let Some(page) = pages.next_page(self.cancel)? {
             for item in merge_in_key_order(page) {
@@ -325,7 +326,7 @@ impl Listing<'_> {
             let slash = |text: &str| format!("{}/", text.trim_end_matches('/'));
             return self.emit_folder(&slash(name), slash(&url));
         }
-        // A link to nowhere is there by itself.
+        // A dangling link stands for itself.
         let metadata = std::fs::metadata(path).or_else(|_| path.symlink_metadata());
         let metadata = metadata.map_err(|error| Error::io("read", path, error))?;
         self.emit(ListingEntry {
@@ -345,7 +346,7 @@ enum ListedItem {
     Folder(String),
 }
 
-/// A page's objects and folders as they are sorted together.
+/// Merges the objects and folders of a page in key order.
 fn merge_in_key_order(page: ListingPage) -> impl Iterator<Item = ListedItem> {
     let mut objects = page.objects.into_iter().peekable();
     let mut folders = page.folders.into_iter().peekable();
@@ -358,32 +359,32 @@ fn merge_in_key_order(page: ListingPage) -> impl Iterator<Item = ListedItem> {
     })
 }
 
-/// All that is told of a file, an object or a folder.
+/// Metadata of a file, an object or a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileStat {
-    /// Its URL or path.
+    /// URL or path.
     pub url: String,
-    /// What it is.
+    /// File or folder.
     pub kind: EntryKind,
-    /// Its bytes.
+    /// Size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// When it was last written, in UTC: `2026-11-20T21:20:55Z`.
+    /// Time of the last modification, in UTC: `2026-11-20T21:20:55Z`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified: Option<String>,
-    /// Its version, in quotes.
+    /// ETag, in quotes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub e_tag: Option<String>,
-    /// What its server says that it is.
+    /// Content type that the server reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// How a bucket stores it.
+    /// Storage class in the bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
-    /// What whoever wrote it has written beside it.
+    /// User-defined metadata of the object.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// What else its server says, by the names of headers without `x-amz-`.
+    /// Other metadata in the response, by header name without `x-amz-`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, String>,
 }
@@ -414,7 +415,7 @@ impl FileStat {
                 stat.metadata.insert(name.to_owned(), value);
             } else if let Some(name) = own.filter(|_| !HEADERS_WITH_FIELDS.contains(&name.as_str()))
             {
-                // What tells one request from another tells nothing of the object.
+                // Request ids do not describe the object.
                 if !matches!(name, "request-id" | "id-2") {
                     stat.more.insert(name.to_owned(), value);
                 }
@@ -432,19 +433,20 @@ impl FileStat {
     }
 }
 
-/// Takes what is told of one after another.
+/// Receives the metadata of each file.
 pub type StatCallback<'a> = &'a mut dyn FnMut(FileStat) -> io::Result<()>;
 
 fn emit_stat(each: StatCallback<'_>, stat: FileStat) -> Result<()> {
     each(stat).map_err(|error| Error::io("write", "standard output", error))
 }
 
-/// Tells all that is known of what a URL names: of a folder that it is one, of a pattern's objects each.
+/// Reports the metadata of a file or an object, of each object that matches a pattern, or only the kind for a
+/// folder.
 ///
-/// An object costs a request; 16 are asked about at once.
+/// Cost: one request per object, of which 16 are concurrent.
 ///
 /// # Errors
-/// Those of [`ls`].
+/// As for [`ls`].
 pub fn stat(url: &str, settings: &FileAccessSettings, each: StatCallback<'_>) -> Result<()> {
     let stores = FileFinder::new(settings);
     let cancel = settings.cancel.clone();
@@ -460,7 +462,7 @@ pub fn stat(url: &str, settings: &FileAccessSettings, each: StatCallback<'_>) ->
                 while asked.len() > least
                     && let Some((bucket, head)) = asked.pop_front()
                 {
-                    // What is gone since it was listed is not there.
+                    // Skip an object that was removed after it was listed.
                     if let Some(head) = head.wait(&cancel)? {
                         emit_stat(each, FileStat::from_head(&bucket, head))?;
                     }
@@ -524,21 +526,21 @@ fn stat_key(bucket: &Arc<Bucket>, key: &str, cancel: &CancelFlag) -> Result<File
     Err(missing_key_error(bucket, key, cancel)?)
 }
 
-/// How much is below a folder.
+/// Number and total size of the files below a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FolderUsage {
-    /// The folder, or a file that was named by itself.
+    /// The folder, or a file that the URL names itself.
     pub url: String,
-    /// Files and objects below it.
+    /// Number of files and objects.
     pub files: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
 }
 
-/// Which folders sums are told of.
+/// Options of `du`.
 #[derive(Debug, Clone, Copy)]
 pub struct FolderUsageOptions {
-    /// How far below what is named; 0 for the sum of it alone.
+    /// Depth of the reported folders below the named one; 0 reports the total only. Default: 1.
     pub depth: usize,
 }
 
@@ -548,15 +550,16 @@ impl Default for FolderUsageOptions {
     }
 }
 
-/// Takes one sum after another.
+/// Receives the sum of each folder.
 pub type UsageCallback<'a> = &'a mut dyn FnMut(FolderUsage) -> io::Result<()>;
 
-/// Sums what is below the folders of a URL, each after those in it, and at last below all that was named. Of files of this
-/// machine a symbolic link is one by itself, and one with several names counts once, where it is met first, as in GNU's
-/// `du`. A link that is named by itself is what it leads to.
+/// Sums the files below each folder of a URL. Reports each folder after its subfolders, and the total last.
+///
+/// For local files, a symbolic link counts as a file of its own. A file with several hard links counts once,
+/// where the walk finds it first, as in GNU's `du`. A link in the URL itself is followed.
 ///
 /// # Errors
-/// Those of [`ls`].
+/// As for [`ls`].
 pub fn du(
     url: &str,
     options: FolderUsageOptions,
@@ -590,18 +593,18 @@ pub fn du(
 
 #[derive(Default)]
 struct OpenFolder {
-    /// Its path below what was named, with a `/` at its end.
+    /// Path below the named folder, with a `/` at its end.
     path: String,
     files: u64,
     bytes: u64,
 }
 
 struct FolderSums<'a> {
-    /// What was named, once something is found below it.
+    /// URL of the named folder, once a file below it is found.
     base: Option<String>,
-    /// The folders that the last file was in, outermost first: the named one, and those below it.
+    /// The folders that contain the last file, outermost first; the first one is the named folder.
     open_folders: Vec<OpenFolder>,
-    /// Files with several names that were counted.
+    /// Files with several hard links that were counted already.
     counted_hard_links: HashSet<(u64, u64)>,
     depth: usize,
     on_usage: UsageCallback<'a>,
@@ -633,7 +636,7 @@ impl FolderSums<'_> {
         Ok(())
     }
 
-    /// Ends all folders that are not above this one.
+    /// Reports and closes the open folders that do not contain `folder`.
     fn close_folders_outside(&mut self, folder: &str) -> Result<()> {
         while self.open_folders.len() > 1
             && let Some(last) =

@@ -1,25 +1,26 @@
-//! Files and objects as they are: listed, measured, read out, copied from here to there and back.
+//! Commands for files and objects as a whole: listing, sizes, output, and copies to and from buckets.
 //!
 //! ```text
-//!  URL… ─ find ─► found, one after another, in the order of their names
-//!                   ├─ ls · stat · du     as they come: nothing is kept of a million keys
-//!                   ├─ cat                in order, the next ones on their way
-//!                   └─ get · put          N at once ─► a name that appears when all is there
+//!  URL… ─ file_finder ─► found files, one after another, in byte order of their names
+//!                          ├─ ls · stat · du     as they come; nothing is kept of a million keys
+//!                          ├─ cat                in order, the next ones on their way
+//!                          └─ download · upload  N at once ─► a name that appears when all bytes are there
 //! ```
 //!
-//! - `find`: which files and objects does a URL mean, and where do they stand below it?
-//! - `list`: what is there, and how much of it? `ls`, `stat`, `du`.
-//! - `read`: how do bytes of an object arrive in order? `cat`
-//! - `open`: how are they read at any place?
-//! - `get`: how does an object become a file? `partial`: what is there of one before it is whole?
-//! - `put`: how does a file become an object? `begun`: what is known of an upload that was begun?
-//! - `many`: how is something done to many at once, and what becomes of those that fail?
+//! - `file_finder`: the files and objects that a URL stands for, with their path below it.
+//! - `listing`: `ls`, `stat` and `du`.
+//! - `sequential_read`: reading an object in order, and `cat`.
+//! - `random_access`: reading a file or an object at any offset.
+//! - `download_files`: downloads of objects into files, with `partial_download` for incomplete files.
+//! - `upload_files`: uploads of files into objects, with `upload_resume_log` for unfinished uploads.
+//! - `parallel_copy`: concurrent copies of many files, with their errors.
 //!
-//! **What a URL means** is what it means in a query (`pattern`), except that a folder is all that is below
-//! it: what is copied is not data alone. The web has no folders.
+//! **URLs** have the same meaning as in a query (`pattern`), except that a folder stands for all files below
+//! it, whether they are data or not. Web servers have no folders.
 //!
-//! **Hostile names.** A key may be anything. What it would be called here is checked part by part before
-//! anything is made; one that has no name here is refused by itself, and the others go on.
+//! **Hostile names.** A key can contain any characters. The local name of a key is checked component by
+//! component before anything is created. A key without a valid local name is refused, and the other keys
+//! continue.
 
 mod download_files;
 mod file_finder;
@@ -68,36 +69,36 @@ pub use random_access::{RandomAccessFile, open_file};
 pub use sequential_read::{BytesCallback, cat, parse_byte_range};
 pub use upload_files::{UploadOptions, upload_files};
 
-/// What all of these are told.
+/// Settings that all commands of this module share.
 #[derive(Debug, Clone, Default)]
 pub struct FileAccessSettings {
-    /// How stores are reached and read.
+    /// Options for access to stores.
     pub storage_options: StorageOptions,
-    /// Ends whatever is done, within a tenth of a second.
+    /// Ends a command within a tenth of a second.
     pub cancel: CancelFlag,
-    /// Counts bytes, and files as rows.
+    /// Receives the bytes done, and the files done as rows.
     pub progress: RunProgress,
-    /// The connections that are open, which clones share: of one set of `storage_options`.
+    /// Open connections, which clones share. They belong to one set of `storage_options`.
     pub connections: StoreConnections,
-    /// Whether names stand for themselves, whatever characters are in them. Default: no, they may be patterns.
+    /// Takes names literally, whatever characters they contain. Default: false, names may be patterns.
     pub has_literal_names: bool,
 }
 
 impl FileAccessSettings {
-    /// Whether a name may stand for several.
+    /// Returns true if a name may stand for several files.
     fn may_match_several(&self, name: &str) -> bool {
         !self.has_literal_names && (is_pattern(name) || name.contains('{'))
     }
 }
 
-/// Buckets and clients that are open; cloning shares them.
+/// Open buckets and web clients; clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct StoreConnections(Arc<Mutex<OpenConnections>>);
 
 #[derive(Debug, Default)]
 struct OpenConnections {
     buckets: HashMap<String, Arc<Bucket>>,
-    /// Of web servers, by whether it may go without encryption.
+    /// Web clients, by whether they allow `http://` without encryption.
     web_clients: HashMap<bool, WebClient>,
 }
 
@@ -112,7 +113,7 @@ impl StoreConnections {
         if let Some(known) = known {
             return Ok(known);
         }
-        // Credentials may be waited for, and not with the lock held.
+        // Opening can wait for credentials, so do not hold the lock.
         let bucket = Bucket::open(name, options, cancel)?;
         Ok(Arc::clone(self.0.lock().buckets.entry(name.to_owned()).or_insert(bucket)))
     }
@@ -128,8 +129,8 @@ impl StoreConnections {
     }
 }
 
-/// The memory for what is read ahead or sent, unless `read_memory` says otherwise: a sixteenth of what a run
-/// may have, within these.
+/// Limits of the memory for prefetched or sent bytes, which is a sixteenth of the memory budget.
+/// `read_memory` overrides both.
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
 
@@ -147,56 +148,56 @@ impl FileAccessSettings {
     }
 }
 
-/// What something listed is.
+/// Kind of a listed entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EntryKind {
     /// A file or an object.
     File,
-    /// A folder, or what keys have in common up to a `/`.
+    /// A folder, or a common prefix of keys that ends with `/`.
     Folder,
 }
 
-/// A line of a listing.
+/// One entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListingEntry {
-    /// Its name below what was named; of a folder with a `/` at its end.
+    /// Name below the listed URL; a folder's name ends with `/`.
     pub name: String,
-    /// Its URL or path, by which it can be named again.
+    /// URL or path that names the entry.
     pub url: String,
-    /// What it is.
+    /// File or folder.
     pub kind: EntryKind,
-    /// Its bytes; none of a folder, and of what a server does not tell.
+    /// Size in bytes; `None` for a folder, and if the server does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// When it was last written, in UTC: `2026-11-20T21:20:55Z`.
+    /// Time of the last modification, in UTC: `2026-11-20T21:20:55Z`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified: Option<String>,
-    /// Its version in a bucket, in quotes.
+    /// ETag in a bucket, in quotes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub e_tag: Option<String>,
-    /// How a bucket stores it.
+    /// Storage class in the bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
 }
 
-/// How much was listed.
+/// Totals of a listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ListingTotals {
-    /// Files and objects.
+    /// Number of files and objects.
     pub files: u64,
-    /// Folders.
+    /// Number of folders.
     pub folders: u64,
-    /// Bytes of all files.
+    /// Total size of all files in bytes.
     pub bytes: u64,
 }
 
-/// A time as it is shown.
+/// Formats a time for listings.
 fn format_time(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// The same of nanoseconds since 1970, where somebody said.
+/// Formats nanoseconds since 1970; returns `None` for an unknown time (0).
 fn format_time_ns(ns: i128) -> Option<String> {
     let ns = i64::try_from(ns).ok().filter(|ns| *ns != 0)?;
     Some(format_time(DateTime::from_timestamp_nanos(ns)))
@@ -207,7 +208,7 @@ fn metadata_modified_ns(metadata: &std::fs::Metadata) -> i128 {
     i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
 }
 
-/// A digest of texts, in 32 hexadecimal digits.
+/// Returns an MD5 digest of several texts, in 32 hexadecimal digits.
 fn hex_digest(texts: &[&str]) -> String {
     use md5::{Digest, Md5};
     let mut all = Md5::new();
@@ -218,7 +219,8 @@ fn hex_digest(texts: &[&str]) -> String {
     encode_hex(all.finalize())
 }
 
-/// The MD5 sum that an ETag may be: of an object in one part, where no key of a service encrypts.
+/// Returns the MD5 sum in an ETag that looks like one. It is the sum of the content only for an object in one
+/// part that is not encrypted with a key of a service.
 fn md5_from_e_tag(e_tag: &str) -> Option<String> {
     let digits = e_tag.trim_matches('"');
     let is_md5 = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -228,17 +230,17 @@ fn md5_from_e_tag(e_tag: &str) -> Option<String> {
 /// Selection of the ETags that are compared with the MD5 sum of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EtagVerification {
-    /// Those that look like an MD5 sum, of servers that document that they are one: AWS.
+    /// ETags that look like an MD5 sum, of servers that document that they are one: AWS.
     #[default]
     Documented,
-    /// All that look like an MD5 sum.
+    /// All ETags that look like an MD5 sum.
     Always,
-    /// None.
+    /// No ETags.
     Never,
 }
 
 impl EtagVerification {
-    /// Returns the MD5 sum that an ETag of a bucket is to be, if it is one.
+    /// Returns the MD5 sum that an ETag of a bucket promises, if it is to be compared.
     fn expected_md5(self, bucket: &Bucket, e_tag: Option<&str>) -> Option<String> {
         let is_compared = match self {
             EtagVerification::Documented => bucket.documents_md5(),
@@ -249,12 +251,12 @@ impl EtagVerification {
     }
 }
 
-/// Refuses an option that has no place among files as they are.
+/// Returns a usage error with a hint.
 fn usage_error(message: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::usage_with_hint(message, hint)
 }
 
-/// Whether it is worth trying again: there was no answer, or one of a server that is overloaded or broken.
+/// Returns true if a retry may help: the server did not answer, or is overloaded or broken.
 fn is_transient(error: &Error) -> bool {
     match error {
         Error::Remote { status, .. } => {
@@ -264,16 +266,17 @@ fn is_transient(error: &Error) -> bool {
     }
 }
 
-/// A path as it is told of: what a terminal would obey is made visible.
+/// Returns a path for messages, with control characters escaped.
 fn display_path(path: &Path) -> String {
     escape_control_chars(&path.to_string_lossy(), &[])
 }
 
-/// Opens a file to be read, and nothing else: there is a look before, as to open a device may do something, and
-/// one after, without waiting for whoever writes to a pipe.
+/// Opens a regular file for reading. Checks the file type before the open, because opening a device may have
+/// effects, and again after it. The open does not wait for the writer of a pipe.
 ///
 /// # Errors
-/// [`Error::Usage`] for a device, a pipe and a socket, [`Error::NotFound`] for a link to nothing; [`Error::Io`].
+/// [`Error::Usage`] for a device, a pipe and a socket; [`Error::NotFound`] for a dangling link;
+/// [`Error::Io`].
 fn open_regular_file(path: &Path) -> Result<std::fs::File> {
     let failed = |error: std::io::Error| match file_finder::dangling_link_error(path) {
         Some(dangling) => dangling,
@@ -294,12 +297,12 @@ fn open_regular_file(path: &Path) -> Result<std::fs::File> {
     Ok(file)
 }
 
-/// What sources become, where there are several: no two of them one.
+/// The target paths of a copy, which detects two sources with the same target.
 ///
-/// It costs 24 bytes for each file, and nothing of a source that is alone.
+/// Cost: 24 bytes per file, and nothing for a single source.
 struct TargetRegistry<'a> {
     sources: &'a [String],
-    /// The digest of each target, and which source has it.
+    /// Index of the source for each target, by the target's digest; `None` for a single source.
     source_by_target: Option<HashMap<u128, u32>>,
 }
 
@@ -308,10 +311,10 @@ impl<'a> TargetRegistry<'a> {
         TargetRegistry { sources, source_by_target: (sources.len() > 1).then(HashMap::new) }
     }
 
-    /// Takes what something found at a source becomes.
+    /// Adds the target of a file that was found at a source.
     ///
     /// # Errors
-    /// [`Error::Usage`], if something else becomes the same.
+    /// [`Error::Usage`] if a file of another source has the same target.
     fn register(
         &mut self,
         index: usize,
@@ -324,7 +327,7 @@ impl<'a> TargetRegistry<'a> {
         let sum = u128::from_le_bytes(Md5::digest(target).into());
         let own = u32::try_from(index).unwrap_or(u32::MAX);
         let first = *seen.entry(sum).or_insert(own);
-        // A source by itself has nothing twice.
+        // One source yields each target once.
         if first == own {
             return Ok(());
         }
@@ -342,7 +345,7 @@ impl<'a> TargetRegistry<'a> {
     }
 }
 
-/// A check that ends whatever is done.
+/// Returns [`Error::Interrupted`] if the command was cancelled.
 fn check_cancelled(cancel: &CancelFlag) -> Result<()> {
     Ok(cancel.check()?)
 }

@@ -1,5 +1,5 @@
-//! A bucket and a web server that have room for a few requests, or that leave one without an answer: all that
-//! is read is right, few are refused, and the second request is the one that is answered.
+//! Tests with a bucket and a web server that accept few concurrent requests, or leave one without an answer.
+//! All reads succeed, few requests are refused, and a hedged request replaces the stalled one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -16,7 +16,7 @@ use crate::{PrefetchBudget, StorageOptions, block_on};
 
 const KEY: &str = "a/b";
 const SIZE: usize = 6 << 20;
-/// Of blocks of 64 KiB so many are a file.
+/// Number of 64 KiB blocks in the file.
 const REQUESTS: usize = SIZE >> 16;
 
 fn bytes() -> Vec<u8> {
@@ -48,7 +48,7 @@ fn open_on_web(server: &TestS3Server) -> Arc<Object> {
     probe_urls(&web, &[url], &CancelFlag::new()).unwrap().remove(0)
 }
 
-/// Reads a file to its end, all of it told before.
+/// Reads a file to its end, with all of it declared in advance, and checks the content.
 fn read_and_check(object: Arc<Object>) {
     let size = object.size();
     let budget = PrefetchBudget::new(64 << 20);
@@ -65,7 +65,7 @@ fn overloaded_server_refuses_few_requests_and_reads_succeed() {
         let server = TestS3Server::with_objects(&[(KEY, &bytes())]);
         server.set_capacity(3);
         read_and_check(open(&server));
-        // 16 go at once at first, then half as many, and half of those.
+        // At first 16 requests run concurrently, then half as many, and so on.
         let first = server.take_refused_count();
         assert!(first <= 16 + 8 + 4 + 2 + 1, "{first}");
         for _ in 0..3 {
@@ -78,11 +78,11 @@ fn overloaded_server_refuses_few_requests_and_reads_succeed() {
 
 #[test]
 fn stalled_request_is_hedged_over_another_connection() {
-    /// So many passes over the file take far longer than a second request.
+    /// This number of passes takes far longer than a hedged request.
     const PASSES_MAX: usize = 3_000;
     for open in [open_in_bucket, open_on_web] {
         let server = TestS3Server::with_objects(&[(KEY, &bytes())]);
-        // What is slow is known by then, and that a few may be asked for twice.
+        // These passes let the endpoint learn its latency, and earn a budget for hedged requests.
         (0..5).for_each(|_| read_and_check(open(&server)));
         let (stalled, stalls) = mpsc::channel();
         let answered = Arc::new(AtomicUsize::new(0));
@@ -106,13 +106,15 @@ fn stalled_request_is_hedged_over_another_connection() {
         stalls.recv().unwrap();
         let mut passes = 0;
         while !reading.is_finished() {
-            // On a busy machine others may have been asked for twice; each request is a fiftieth of one more.
+            // On a busy machine, other requests may use the hedge budget. Each request adds a fiftieth of a
+            // hedge.
             read_and_check(open(&server));
             passes += 1;
             assert!(passes < PASSES_MAX, "nobody asks for it again");
         }
         reading.join().unwrap();
-        // Once for each pass, and once more for the one that had no answer: an attempt lasts ten minutes.
+        // Each pass is answered once, and the stalled request once more by its hedge. An attempt lasts ten
+        // minutes, so the stalled one cannot have ended.
         let answered = answered.load(Ordering::SeqCst);
         assert!(answered > passes, "{answered} of {passes} and one");
     }

@@ -1,8 +1,8 @@
-//! How something is done to many files at once, and what becomes of those that fail.
+//! Copies many files concurrently and collects the errors of those that fail.
 //!
-//! The thread that finds them fills a short queue; workers, started as they are needed, take from it. One
-//! that fails is counted and the first are told; the others go on, until so many have failed that the cause is
-//! hardly theirs.
+//! The thread that finds the files fills a short queue, and worker threads, which start on demand, take files
+//! from it. A failed file is counted and reported, and the others continue. After 100 failures the run stops,
+//! because the cause is probably not in the files.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,42 +12,42 @@ use tidemill_base::cancellation::CancelFlag;
 
 use crate::error::{Error, Result};
 
-/// After so many failures no more are tried.
+/// Maximum number of failures; the run stops at this count.
 const COPY_FAILURES_MAX: u64 = 100;
-/// So many that wait for a worker are known, for each.
+/// Maximum number of queued files per worker.
 const QUEUED_PER_WORKER: usize = 4;
-/// How long a thread waits before it looks at the flag.
+/// Interval between checks of the cancel flag while a thread waits.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A file that was not copied, and why.
+/// A file that could not be copied, and the error.
 #[derive(Debug)]
 pub struct CopyFailure {
-    /// Its URL or path.
+    /// URL or path of the file.
     pub url: String,
-    /// What went wrong.
+    /// The error.
     pub error: Error,
 }
 
-/// What became of many files.
+/// Counts and errors of a copy of many files.
 #[derive(Debug, Default)]
 pub struct CopySummary {
-    /// How many are there now that were not.
+    /// Number of files that were copied.
     pub files: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Bytes that had been copied by a run before.
+    /// Bytes of them that an earlier run had copied.
     pub resumed_bytes: u64,
-    /// How many were there already.
+    /// Number of files that were up to date.
     pub skipped: u64,
-    /// How many could not be copied: at most 100.
+    /// Files that could not be copied: about 100 at most.
     pub failures: Vec<CopyFailure>,
-    /// Whether there were more, which were not tried after so many failures.
+    /// True if the run stopped after too many failures and left files out.
     pub gave_up: bool,
-    /// What should be told, whatever became of the files.
+    /// Warnings for the user, independent of single files.
     pub warnings: Vec<String>,
 }
 
-/// What became of one.
+/// Result of the copy of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopyOutcome {
     Copied { bytes: u64, resumed_bytes: u64 },
@@ -95,11 +95,11 @@ impl<T> CopyQueue<T> {
     }
 }
 
-/// Does `work` to all that `produce` hands over, `at_once` at a time.
+/// Runs `work` on each item that `produce` yields, with `at_once` worker threads.
 ///
 /// # Errors
-/// Those of `produce`, after what was begun has ended; [`Error::Interrupted`]; and the one failure, if all
-/// there was is one and it failed.
+/// The errors of `produce`, after the started items have finished; [`Error::Interrupted`]; and the error of
+/// the item, if there was only one and it failed.
 pub(super) fn run_in_parallel<T: Send>(
     at_once: usize,
     cancel: &CancelFlag,
@@ -157,7 +157,7 @@ pub(super) fn run_in_parallel<T: Send>(
                 cancel.check()?;
             }
             if state.has_stopped {
-                // Told by whoever stopped it.
+                // The worker that stopped the run has the error.
                 return Err(Error::Interrupted);
             }
             state.items.push_back(item);

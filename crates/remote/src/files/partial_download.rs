@@ -1,17 +1,17 @@
-//! What there is of a file before it is whole.
+//! The partial file of a download, which a later run can resume.
 //!
 //! ```text
 //!  out/
-//!  ├── .tidemill-get-0123456789abcdef          its bytes so far, locked while a run writes
-//!  ├── .tidemill-get-0123456789abcdef.done     of a large one: what of it is known to be right
-//!  └── web.csv                                 given this name when all is there, and durable
+//!  ├── .tidemill-get-0123456789abcdef          the bytes so far, locked while a run writes
+//!  ├── .tidemill-get-0123456789abcdef.done     for a large file: checksums of its blocks
+//!  └── web.csv                                 the target; the partial file gets this name when it is durable
 //! ```
 //!
-//! The names come from that of the file, so that the next run finds them. The second file is a line that
-//! names the version, `tidemill-get 1 DIGEST`, the MD5 sum of URL, size and ETag; then a line for each block
-//! of 8 MiB that has been written: its number and the CRC-32 of its bytes, in eight hexadecimal digits each.
-//! A run that goes on reads the blocks again and believes those whose sums fit, up to the first that does
-//! not: a process that was killed, and a disk that lost what was not yet durable, leave nothing wrong.
+//! Both names derive from the target's name, so that the next run finds them. The first line of the second
+//! file names the version, `tidemill-get 1 DIGEST`: the MD5 sum of URL, size and ETag. Each other line stands
+//! for a written block of 8 MiB: its index and the CRC-32 of its bytes, in eight hexadecimal digits each. A
+//! resumed run reads the blocks again and keeps those whose checksums match, up to the first that does not.
+//! Neither a killed process nor a disk that lost bytes before they were durable can leave wrong bytes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -25,34 +25,34 @@ use rustix::io::Errno;
 use super::hex_digest;
 use crate::error::{Error, Result};
 
-/// What the names of such files begin with.
+/// Prefix of the names of partial files.
 pub(super) const PARTIAL_FILE_PREFIX: &str = ".tidemill-get-";
-/// A file beyond so much is gone on with.
+/// Size of the blocks with a checksum. Only downloads of larger files can be resumed.
 pub(super) const RESUME_BLOCK_BYTES: u64 = 8 << 20;
-/// Read again in such pieces.
+/// Size of the buffer that reads blocks for their checksums.
 const READ_BUFFER_BYTES: usize = 1 << 20;
 const CHECKSUMS_VERSION: &str = "tidemill-get 1";
 
-/// A file that is not whole.
+/// An incomplete download, locked against other runs.
 #[derive(Debug)]
 pub(super) struct PartialDownload {
     path: PathBuf,
     file: File,
     checksums_path: PathBuf,
-    /// Where blocks are noted, if the file is gone on with.
+    /// The file of block checksums, if the download can be resumed.
     checksums: Option<File>,
-    /// The bytes that are there.
+    /// Number of bytes written.
     written_bytes: u64,
-    /// The sum of those of the last block.
+    /// CRC-32 of the bytes of the last, incomplete block.
     block_crc: crc32fast::Hasher,
 }
 
 impl PartialDownload {
-    /// What there is of a file that is to have this name, locked. With a `version`, which tells the object from
-    /// any other, what a run before has written of the same is kept, and shown to `seen` block by block.
+    /// Opens and locks the partial file of a target. With a `version`, which identifies the object, keeps the
+    /// intact blocks that an earlier run has written of this version, and passes them to `seen`.
     ///
     /// # Errors
-    /// [`Error::Busy`] while another run writes it; [`Error::Io`].
+    /// [`Error::Busy`] while another run writes the target; [`Error::Io`].
     pub(super) fn open(
         target: &Path,
         version: Option<&str>,
@@ -79,7 +79,7 @@ impl PartialDownload {
         Ok(partial)
     }
 
-    /// Reads what is known to be right, and begins to note what will be.
+    /// Reads the intact blocks, and opens the checksums file for those to come.
     fn resume(&mut self, version: &str, seen: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let head = format!("{CHECKSUMS_VERSION} {version}\n");
         let path = self.checksums_path.clone();
@@ -118,12 +118,14 @@ impl PartialDownload {
         Ok(())
     }
 
-    /// Whether the block at hand has this sum; if so, its bytes have been seen.
+    /// Returns true if the block at the current position has a checksum. Passes its bytes to `seen` in that
+    /// case.
     fn is_block_intact(&self, sum: u32, seen: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         use std::os::unix::fs::FileExt;
         let failed = |error| Error::io("read", &self.path, error);
         let mut piece = vec![0; READ_BUFFER_BYTES];
-        // Twice, as nothing may be seen of one that is wrong.
+        // Read twice: `seen` must not get bytes of a damaged block. The empty calls let it check for
+        // cancellation.
         for sees in [false, true] {
             let mut hasher = crc32fast::Hasher::new();
             let mut at = self.written_bytes;
@@ -151,12 +153,12 @@ impl PartialDownload {
         Ok(true)
     }
 
-    /// How many bytes are there.
+    /// Returns the number of bytes written.
     pub(super) fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
-    /// Writes what comes next.
+    /// Appends bytes.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -180,10 +182,11 @@ impl PartialDownload {
         Ok(())
     }
 
-    /// Gives it its name, and the time of the object; what cannot have its name is thrown away.
+    /// Renames the partial file to its target and sets the object's modification time. Discards it on
+    /// failure.
     ///
     /// # Errors
-    /// [`Error::Exists`] if something has the name and may not be replaced; [`Error::Io`].
+    /// [`Error::Exists`] if the target exists and must not be replaced; [`Error::Io`].
     pub(super) fn finish(self, target: &Path, replaces: bool, modified_ns: i128) -> Result<()> {
         let finished = self.publish(target, replaces, modified_ns);
         match finished {
@@ -207,7 +210,7 @@ impl PartialDownload {
         rename_into_place(&self.path, target, replaces)
     }
 
-    /// Leaves what is there for the next run, if that is anything; tells whether it is.
+    /// Keeps the file for the next run if it has at least one complete block, and returns true if so.
     pub(super) fn keep_for_resume(self) -> Result<bool> {
         if self.checksums.is_some() && self.written_bytes >= RESUME_BLOCK_BYTES {
             return Ok(true);
@@ -216,14 +219,14 @@ impl PartialDownload {
         Ok(false)
     }
 
-    /// Throws it away.
+    /// Deletes the partial file and its checksums.
     pub(super) fn discard(self) -> Result<()> {
         remove_if_exists(&self.checksums_path)?;
         remove_if_exists(&self.path)
     }
 }
 
-/// Removes the notes of a file that got its name from a process which was killed right then.
+/// Removes the checksums that a process left if it was killed right after the rename to the target.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -232,14 +235,14 @@ pub(super) fn remove_stale_checksums(target: &Path) -> Result<()> {
     if path.symlink_metadata().is_ok() { Ok(()) } else { remove_if_exists(&checksums_path(&path)) }
 }
 
-/// A block's line: `0000000a 0123abcd`.
+/// Formats the line of a block: `0000000a 0123abcd`.
 fn checksum_line(index: u64, sum: u32) -> String {
     format!("{index:08x} {sum:08x}\n")
 }
 
 const CHECKSUM_LINE_BYTES: usize = 18;
 
-/// The sum in a line that is whole and of this block.
+/// Parses the checksum in a line; `None` if the line is incomplete or of another block.
 fn parse_checksum_line(bytes: &[u8], index: usize) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
     let (number, sum) = text.split_once(' ')?;
@@ -260,13 +263,13 @@ fn checksums_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// A link that somebody else has put there is not followed.
+/// Returns the open flag that refuses a symbolic link, which another user may have planted.
 #[expect(clippy::cast_possible_wrap, reason = "flags of the system, as it has them")]
 fn no_follow_flag() -> i32 {
     OFlags::NOFOLLOW.bits() as i32
 }
 
-/// Opens the file and locks it.
+/// Opens and locks the partial file of a target.
 fn open_locked(path: &Path, target: &Path) -> Result<File> {
     let failed = |error| Error::io("write", path, error);
     loop {
@@ -283,11 +286,11 @@ fn open_locked(path: &Path, target: &Path) -> Result<File> {
             Err(Errno::WOULDBLOCK) => {
                 return Err(Error::Busy { path: target.display().to_string() });
             }
-            // There are file systems without locks.
+            // Some file systems have no locks.
             Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {}
             Err(error) => return Err(failed(error.into())),
         }
-        // Whoever had it before may have given it its name.
+        // The previous owner may have renamed the file between open and lock.
         let own = file.metadata().map_err(failed)?;
         match path.symlink_metadata() {
             Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => return Ok(file),
@@ -307,7 +310,7 @@ fn rename_into_place(path: &Path, target: &Path, replaces: bool) -> Result<()> {
     match renameat_with(CWD, path, CWD, target, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
         Err(Errno::EXIST) => Err(exists()),
-        // Where the file system cannot: a second name is refused if there is one.
+        // The file system cannot rename without replacing. A hard link fails if the target exists.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             match std::fs::hard_link(path, target) {
                 Ok(()) => remove_if_exists(path),
@@ -351,7 +354,7 @@ mod unit {
         names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// So much written of a file, in odd pieces, by a process that was killed then.
+    /// Writes `count` bytes of a file in odd pieces, as a process that is killed then.
     fn write_and_abandon(folder: &Path, count: u64) -> PathBuf {
         let target = folder.join("a.bin");
         let (mut partial, _) = open(&target, "v1");

@@ -1,13 +1,13 @@
-//! One file or object, to be read at any place.
+//! Random-access reads of one file or object.
 //!
 //! ```text
-//!  read at ─┬─ a file          at the place
-//!           ├─ an object       its beginning, if it is here; else by a cursor, windows and all
-//!           └─ a stream        a web server without ranges: on from where it is, or from the start again
+//!  read_at ─┬─ a file          pread at the offset
+//!           ├─ an object       from its first bytes, if they are kept; else by a cursor with prefetch windows
+//!           └─ a stream        a web server without ranges: on from its position, or from the start again
 //! ```
 //!
-//! A read that is larger than a block has its blocks told of before the first is waited for, so that they
-//! come concurrently; one up to the end is declared, and fills the window.
+//! A read that is larger than a block claims its blocks before it waits for the first one, so that they
+//! arrive concurrently. A read up to the end is declared to the cursor, which fills its window.
 
 use std::fs;
 use std::ops::Range;
@@ -30,21 +30,21 @@ use crate::object::Object;
 use crate::reader::{PrefetchBudget, prefetch_pool};
 use crate::tuning::FileObservation;
 
-/// A file on this machine is read in such pieces, with a look at `tick` between them.
+/// Maximum size of one read of a local file. Between reads, `tick` is called.
 const LOCAL_READ_BYTES: usize = 8 << 20;
-/// What is told of beforehand is at most this share of the memory at once.
+/// Divisor of the prefetch memory that limits the claimed bytes.
 const CLAIM_MEMORY_DIVISOR: u64 = 4;
 
-/// A file, or one version of an object, that is open. Several threads may read it at once.
+/// An open file, or one version of an object. Several threads may read it at once.
 #[derive(Debug)]
 pub struct RandomAccessFile {
     found: FoundFile,
     backend: FileBackend,
-    /// What came beside the cursor, and what of it was asked for.
+    /// Bytes that were fetched and requested outside of the cursor.
     fetched_bytes: AtomicU64,
     asked_bytes: AtomicU64,
     requests: AtomicU64,
-    /// What it shows of its server, where block or window are chosen by that.
+    /// Observation of the server for the read history, if `auto` chooses the block or the window.
     observation: Option<FileObservation>,
     _budget: PrefetchBudget,
 }
@@ -56,24 +56,24 @@ enum FileBackend {
     Stream(Arc<Object>, Mutex<SequentialBody>),
 }
 
-/// A body that is read front to back.
+/// A response body that is read front to back.
 #[derive(Debug, Default)]
 struct SequentialBody {
     body: Option<StreamedBody>,
-    /// The piece that came last, and where it begins.
+    /// Offset of `piece`, which is the piece received last.
     piece_start: u64,
     piece: Bytes,
-    /// What the end turned out to be.
+    /// Size of the file, once the end is reached.
     end: Option<u64>,
 }
 
-/// Opens what a URL or path names by itself: no folder, and no pattern.
+/// Opens the single file that a URL or path names. Refuses folders and patterns.
 ///
-/// An object of a bucket costs a request for its size and version; a file of the web one that brings its
-/// first MiB.
+/// Cost: one request for size and version of an object in a bucket. For a file on the web, one request that
+/// also returns the first MiB.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::Usage`] for what is not one file, [`Error::Remote`], [`Error::Io`] and
+/// [`Error::NotFound`], [`Error::Usage`] for anything but one file, [`Error::Remote`], [`Error::Io`] and
 /// [`Error::Interrupted`].
 pub fn open_file(url: &str, settings: &FileAccessSettings) -> Result<RandomAccessFile> {
     let shown = || tidemill_base::redaction::redact_url(url);
@@ -102,7 +102,7 @@ pub fn open_file(url: &str, settings: &FileAccessSettings) -> Result<RandomAcces
         Some(object) => {
             let is_web = matches!(found.location, FoundLocation::WebObject(_));
             seen = if is_web { (object.kept_head_bytes(), 1) } else { seen };
-            // How it will be read is not known; windows matter to who reads on.
+            // The read order is unknown. Windows matter for sequential reads only, so assume these.
             let opened = object.opened_object_for(AccessOrder::Sequential)?;
             let pool = prefetch_pool()?;
             watch = object.tuning().map(|tuning| FileObservation::new(&tuning, pool, opened));
@@ -128,37 +128,38 @@ pub fn open_file(url: &str, settings: &FileAccessSettings) -> Result<RandomAcces
 }
 
 impl RandomAccessFile {
-    /// Its URL or path, without what may be secret in it.
+    /// Returns the URL or path, without secrets.
     pub fn display_url(&self) -> String {
         self.found.url()
     }
 
-    /// Whether it is on this machine, so that no thread is asked for it.
+    /// Returns true for a local file, which needs no network threads.
     pub fn is_local(&self) -> bool {
         matches!(self.backend, FileBackend::Local(_))
     }
 
-    /// Its bytes; none of what a server does not say and a system does not know.
+    /// Returns the size in bytes; `None` if neither the server nor the file system reports it.
     pub fn size(&self) -> Option<u64> {
         let sure = |size: u64| Some(size).filter(|size| *size > 0);
         match &self.backend {
-            // It may grow. What has no bytes by that may have some all the same, as under `/proc`.
+            // A file can grow. A file of size 0 can still have content, as under `/proc`.
             FileBackend::Local(file) => file.metadata().ok().and_then(|found| sure(found.len())),
             FileBackend::Object(object, _) => Some(object.size()),
             FileBackend::Stream(object, stream) => {
-                // Not to be waited for: who reads has it.
+                // Do not wait for the lock: a concurrent reader holds it.
                 let end = stream.try_lock().and_then(|stream| stream.end);
                 end.or_else(|| sure(object.size()))
             }
         }
     }
 
-    /// What tells this version of an object from others, where its server says so.
+    /// Returns the ETag that identifies this version of an object, if the server sends one.
     pub fn e_tag(&self) -> Option<&str> {
         self.found.e_tag()
     }
 
-    /// Fills `out` from `at` on, calling `tick` 20 times a second while it waits; fewer bytes only at the end.
+    /// Reads from offset `at` on until `out` is full or the file ends. Calls `tick` 20 times a second while
+    /// it waits.
     ///
     /// # Errors
     /// [`Error::Changed`], [`Error::Remote`], [`Error::Io`] and [`Error::Interrupted`].
@@ -200,7 +201,7 @@ impl RandomAccessFile {
         Ok(filled)
     }
 
-    /// Fills all of `out`, which lies within the object.
+    /// Fills all of `out`. The range must lie within the object.
     fn read_object(
         &self,
         object: &Object,
@@ -284,7 +285,7 @@ impl RandomAccessFile {
                 }
                 Ok(None) => stream.end = Some(stream.piece_start),
                 Err(error) => {
-                    // It cannot be gone on with: who reads on begins again.
+                    // The body cannot be resumed, so the next read starts again.
                     let end = stream.end;
                     *stream = SequentialBody { end, ..SequentialBody::default() };
                     return Err(error);
@@ -295,12 +296,12 @@ impl RandomAccessFile {
         Ok(filled)
     }
 
-    /// Tells of ranges that will be read, which are fetched concurrently, neighbours together; they stay until
-    /// the claims are dropped. As many of them, from the first on, as a quarter of the memory has room for: what
-    /// is given back is how many.
+    /// Starts to fetch ranges that will be read. They are fetched concurrently, adjacent ones together, and
+    /// stay in memory until the claims are dropped. Takes only as many ranges, from the first on, as fit into
+    /// a quarter of the memory, and returns their number.
     ///
     /// # Errors
-    /// [`Error::Io`] if there can be no threads for the network.
+    /// [`Error::Io`] if the network threads cannot be started.
     pub fn prefetch_ranges(&self, ranges: &[Range<u64>]) -> Result<(usize, Option<BlockClaims>)> {
         let FileBackend::Object(object, cursor) = &self.backend else {
             return Ok((ranges.len(), None));
@@ -322,7 +323,8 @@ impl RandomAccessFile {
         Ok((count, Some(cursor.prefetch_ranges(&coalesce_ranges(&wanted)))))
     }
 
-    /// What was asked for, fetched and waited for. Of files on this machine only what was asked for.
+    /// Returns the bytes requested and fetched, and the time spent waiting. For local files, only the bytes
+    /// requested.
     pub fn stats(&self) -> ReadStats {
         let mut stats = match &self.backend {
             FileBackend::Object(_, cursor) => cursor.stats(),
@@ -343,7 +345,7 @@ impl Drop for RandomAccessFile {
     }
 }
 
-/// How much is told of beforehand at most.
+/// Returns the maximum number of claimed bytes.
 fn claim_bytes_max() -> Result<u64> {
     Ok(prefetch_pool()?.memory_bytes() / CLAIM_MEMORY_DIVISOR)
 }

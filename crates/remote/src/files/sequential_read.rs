@@ -1,7 +1,7 @@
-//! How the bytes of an object arrive in order, and `cat`.
+//! Sequential reads of objects, and `cat`.
 //!
-//! A range that is known is declared, so that the whole window is on its way at once; its blocks are handed
-//! over without copying them. Small objects are a request each, of which a few are ahead.
+//! A known range is declared to the reader, so that the whole prefetch window is on its way at once. Its
+//! blocks are passed on without a copy. Small objects take one request each, and a few of these run ahead.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -19,22 +19,23 @@ use crate::error::{Error, Result};
 use crate::object::Object;
 use crate::reader::{ObjectReader, PrefetchBudget, ReadPattern};
 
-/// An object of at most so much is one request.
+/// Maximum size of a small object, which takes one request.
 pub(super) const SMALL_OBJECT_BYTES_MAX: u64 = 1 << 20;
-/// So many small objects are asked for ahead.
+/// Number of small objects that are requested ahead.
 const SMALL_OBJECTS_AHEAD: usize = 8;
-/// A file on this machine is read in such pieces.
+/// Size of the buffer for reads of local files, and of objects without ranges.
 const READ_BUFFER_BYTES: usize = 1 << 20;
-/// The least of a block that is waited for.
+/// Number of bytes of a block to wait for.
 const BLOCK_WAIT_BYTES: usize = 64 << 10;
 
-/// Takes bytes, in order.
+/// Receives bytes, in order.
 pub type BytesCallback<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
-/// A range of bytes as it is written: `A..B` from A up to before B, `A..`, `..B`; sizes such as `1M` too.
+/// Parses a byte range: `A..B` from A up to but excluding B, `A..`, or `..B`. Sizes such as `1M` are valid
+/// bounds.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is none.
+/// [`Error::Usage`] for invalid text.
 pub fn parse_byte_range(text: &str) -> Result<Range<u64>> {
     let invalid = || {
         Error::usage_with_hint(
@@ -54,11 +55,11 @@ pub fn parse_byte_range(text: &str) -> Result<Range<u64>> {
     if range.start > range.end { Err(invalid()) } else { Ok(range) }
 }
 
-/// Hands over a range of all that the URLs name, one after another, as far as each reaches.
+/// Passes a range of each file of the URLs to `out`, one file after another, each as far as it reaches.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::Changed`], [`Error::Remote`], [`Error::Usage`], [`Error::Io`], that of `out`
-/// too, and [`Error::Interrupted`].
+/// [`Error::NotFound`], [`Error::Changed`], [`Error::Remote`], [`Error::Usage`], [`Error::Io`] (also for
+/// `out`), and [`Error::Interrupted`].
 pub fn cat(
     urls: &[String],
     range: Range<u64>,
@@ -83,7 +84,7 @@ pub fn cat(
             settings.progress.set_bytes_total(total);
             let ready = QueuedRead::new(found, &range, part, &cancel, &budget)?;
             waiting.push_back(ready);
-            // What is large, or here, is read when its turn comes.
+            // Large objects and local files are read only when their turn comes.
             let ahead = match waiting.iter().all(|ready| matches!(ready, QueuedRead::Small(_))) {
                 true => SMALL_OBJECTS_AHEAD,
                 false => 0,
@@ -104,7 +105,7 @@ pub fn cat(
     Ok(written)
 }
 
-/// What is next to be read.
+/// A file in the queue of `cat`.
 enum QueuedRead {
     Small(NetworkTask<Bytes>),
     Large(Box<SequentialObjectReader>),
@@ -171,18 +172,18 @@ impl QueuedRead {
     }
 }
 
-/// The bytes of a range of an object, in order.
+/// Reads a range of an object in order.
 pub(super) struct SequentialObjectReader {
     reader: ObjectReader,
     object: Arc<Object>,
     offset: u64,
-    /// Where the range ends; of a stream not before its own end.
+    /// End of the range. A stream can end before it.
     end: u64,
     is_declared: bool,
 }
 
 impl SequentialObjectReader {
-    /// A range that lies in the object, or any of one that has no ranges.
+    /// Creates a reader of a range. It must lie within the object, unless the object is a stream.
     pub(super) fn new(
         object: &Arc<Object>,
         range: Range<u64>,
@@ -201,7 +202,7 @@ impl SequentialObjectReader {
         }
     }
 
-    /// The next bytes; none behind the last.
+    /// Returns the next bytes; `None` after the last.
     ///
     /// # Errors
     /// [`Error::Changed`], [`Error::Remote`] and [`Error::Interrupted`].

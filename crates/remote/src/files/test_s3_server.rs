@@ -1,7 +1,7 @@
-//! An S3 server for tests, on a free port of loopback, in threads of this process.
+//! An S3 server for tests, on a free loopback port, in threads of this process.
 //!
-//! A rule sees each request before it is answered, and says what goes wrong with it; nothing depends on
-//! the clock. It checks no signatures: that they are right is seen against an independent server.
+//! A rule sees each request before the response and chooses a fault for it. Nothing depends on the clock. The
+//! server checks no signatures; tests against an independent server do.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -31,28 +31,28 @@ impl ServerRequest {
         self.method == "PUT" && self.query.contains_key("partNumber")
     }
 
-    /// Where the bytes begin that it asks for.
+    /// Returns the start of the requested range.
     pub(super) fn range_start(&self) -> Option<u64> {
         let range = self.headers.get("range")?.strip_prefix("bytes=")?;
         range.split('-').next()?.parse().ok()
     }
 }
 
-/// What goes wrong.
+/// A fault that a rule injects into a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerFault {
     None,
-    /// An answer of this status.
+    /// A response with this status.
     Status(u16),
     /// The refusal of an archived object.
     Archived,
-    /// A body that ends after so many bytes.
+    /// A body that ends after this number of bytes.
     CutBody(usize),
-    /// A bit of the body's first byte is another.
+    /// A body with a flipped bit in its first byte.
     FlipBit,
-    /// All is done, and there is no answer.
+    /// The request takes effect, but has no response.
     LoseResponse,
-    /// There is no answer as long as the server lives.
+    /// The request has no response while the server lives.
     Stall,
 }
 
@@ -74,7 +74,7 @@ impl StoredObject {
 #[derive(Debug, Default)]
 pub(super) struct ServerState {
     pub(super) objects: BTreeMap<String, StoredObject>,
-    /// Key and parts of what was begun.
+    /// Key and parts of each unfinished upload, by upload id.
     pub(super) uploads: BTreeMap<String, (String, BTreeMap<usize, StoredObject>)>,
     pub(super) requests: Vec<ServerRequest>,
     uploads_begun: u64,
@@ -89,7 +89,7 @@ pub(super) struct SharedServer {
     is_stopped: Mutex<bool>,
     stopped: Condvar,
     closed: AtomicBool,
-    /// So many requests may be on their way at once; others are refused.
+    /// Maximum number of concurrent requests; the server refuses others.
     capacity: AtomicUsize,
     in_flight: AtomicUsize,
     refused: AtomicUsize,
@@ -107,7 +107,7 @@ pub(crate) struct TestS3Server {
 }
 
 impl TestS3Server {
-    /// A server whose listings have so many names a page.
+    /// Starts a server whose listings have `page` names per page.
     pub(super) fn start(page: usize) -> TestS3Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -130,7 +130,7 @@ impl TestS3Server {
                 }
                 let (stream, own) = (stream.unwrap(), Arc::clone(&own));
                 std::thread::spawn(move || {
-                    // A client that has gone is none of the server's faults.
+                    // A client that disconnects is not an error of the server.
                     let _ = serve(&own, &stream);
                 });
             }
@@ -150,7 +150,7 @@ impl TestS3Server {
         self.shared.store(key, bytes);
     }
 
-    /// What rules may change.
+    /// Returns the state that rules may change.
     pub(super) fn shared(&self) -> Arc<SharedServer> {
         Arc::clone(&self.shared)
     }
@@ -159,17 +159,17 @@ impl TestS3Server {
         look(&mut self.shared.state.lock())
     }
 
-    /// From now on it has room for so many requests, each of which takes a moment.
+    /// Limits the concurrent requests, each of which then takes a moment.
     pub(super) fn set_capacity(&self, capacity: usize) {
         self.shared.capacity.store(capacity, Ordering::SeqCst);
     }
 
-    /// How many it has refused since the last time, for want of room.
+    /// Returns the number of refused requests since the last call.
     pub(super) fn take_refused_count(&self) -> usize {
         self.shared.refused.swap(0, Ordering::SeqCst)
     }
 
-    /// From now on; what was asked before is forgotten.
+    /// Sets the rule for later requests, and clears the recorded requests.
     pub(super) fn set_fault_rule(
         &self,
         rule: impl Fn(&ServerRequest) -> ServerFault + Send + Sync + 'static,
@@ -191,7 +191,7 @@ impl TestS3Server {
             ("access_key_id", "key-id"),
             ("secret_access_key", "hush-hush"),
             ("max_retries", "2"),
-            // Nobody looks at the sums, which take a test's time.
+            // The server does not check payload hashes, which would slow the tests.
             ("unsigned_payload", "true"),
             ("timeout", "60s"),
         ] {

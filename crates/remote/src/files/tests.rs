@@ -1,4 +1,5 @@
-//! Files and objects against a server that does as it is told, and processes that are killed at a request.
+//! Tests of the file commands against a server with injected faults, and of processes that are killed at a
+//! request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -16,7 +17,7 @@ use super::*;
 use crate::error::{Error, Result};
 
 const MIB: usize = 1 << 20;
-/// Three blocks, or parts, and a bit.
+/// Slightly more than three blocks or parts.
 const LARGE: usize = 25 * MIB + 77;
 
 fn bytes(count: usize) -> Vec<u8> {
@@ -49,7 +50,7 @@ fn list_names(server: &TestS3Server, url: &str, recursive: bool) -> Result<Vec<S
     Ok(names)
 }
 
-/// The files below a folder, and all in them.
+/// Returns the files below a folder with their content.
 fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     fn fill(root: &Path, folder: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -81,7 +82,7 @@ fn fetch(
     download_files(&[url.to_owned()], &DownloadOptions { output, ..options }, &settings(server))
 }
 
-/// The machine may be slow: whether something is done, and not how fast, is looked at.
+/// Returns upload options with a long timeout: tests check results, not speed, and the machine may be slow.
 fn patient_options() -> UploadOptions {
     UploadOptions {
         shutdown_timeout: std::time::Duration::from_secs(600),
@@ -102,7 +103,7 @@ fn send(
     upload_files(&[path.to_str().unwrap().to_owned()], url, &options, &settings(server))
 }
 
-// What is there.
+// Listings.
 
 #[test]
 fn du_counts_a_symlink_as_itself_and_a_hard_link_once() {
@@ -135,10 +136,10 @@ fn du_counts_a_symlink_as_itself_and_a_hard_link_once() {
     let all = in_a + links.iter().map(|path| path.len() as u64).sum::<u64>();
     let expected = vec![(2, in_a), (5, all)];
     assert_eq!(sums(&root).unwrap(), expected);
-    // One that is named by itself is what it leads to.
+    // A link in the URL itself is followed.
     assert_eq!(sums(&folder.path().join("named")).unwrap(), expected);
     assert_eq!(sums(&root.join("file")).unwrap(), [(1, 1000)]);
-    // A pattern names the links themselves.
+    // A pattern matches the links themselves.
     assert_eq!(sums(&root.join("f*e")).unwrap(), [(1, "a/data".len() as u64)]);
 }
 
@@ -168,7 +169,7 @@ fn ls_lists_folder_contents_and_pattern_matches() {
             &["a.csv", "esc\x1b[31m", "logs", "logs-old/", "logs/", "new\nline", "odd/"][..],
         ),
         ("s3://b/logs/", false, &[".hid", "1/", "2/", "z.csv"]),
-        // Both an object and a folder.
+        // The name is both an object and a folder.
         ("s3://b/logs", false, &["logs", ".hid", "1/", "2/", "z.csv"]),
         ("s3://b/logs/", true, &[".hid", "1/a.csv", "1/b.json", "2/a.csv", "z.csv"]),
         ("s3://b/logs/*", false, &["1/", "2/", "z.csv"]),
@@ -341,7 +342,7 @@ fn archived_object_error_names_the_restore_command() {
     }
 }
 
-// What is read out.
+// Output of `cat`.
 
 #[test]
 fn cat_concatenates_the_range_of_each_file() {
@@ -391,7 +392,7 @@ fn cat_reports_a_closed_pipe() {
     assert!(matches!(told, tidemill_base::Error::ClosedPipe), "{told}");
 }
 
-// What is fetched.
+// Downloads.
 
 #[test]
 fn downloads_are_written_to_the_expected_paths() {
@@ -484,7 +485,7 @@ fn existing_files_stay_unless_overwrite_is_set() {
     let skip = DownloadOptions { skip_existing: true, ..DownloadOptions::default() };
     let copied = fetch(&server, "s3://b/x", folder.path(), skip.clone()).unwrap();
     assert_eq!((copied.skipped, copied.failures.len()), (2, 1), "another size");
-    // As large, and older than its object.
+    // A file with the object's size that is older than the object.
     std::fs::write(&b, "old").unwrap();
     let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
     std::fs::File::options().write(true).open(&b).unwrap().set_modified(old).unwrap();
@@ -543,7 +544,7 @@ fn download_with_a_wrong_md5_is_refused() {
     assert!(message.contains("`s3://b/a` is damaged: the MD5 sum of what arrived"), "{message}");
     assert!(message.contains("--no-verify"), "{message}");
     assert_eq!(names(folder.path()), [""; 0]);
-    // The server is not AWS: its ETag may be anything.
+    // The server is not AWS, so its ETag need not be an MD5 sum.
     for (name, verify) in [("b", EtagVerification::Documented), ("c", EtagVerification::Never)] {
         let options = DownloadOptions { verify, ..DownloadOptions::default() };
         fetch(&server, "s3://b/a", &folder.path().join(name), options).unwrap();
@@ -566,7 +567,7 @@ fn different_etag_prevents_a_skip_unless_verification_is_off() {
         let options = DownloadOptions { verify, skip_existing: true, ..DownloadOptions::default() };
         fetch(&server, "s3://b/a", &path, options).map(|copied| copied.skipped)
     };
-    // By its time, which is later than the object's.
+    // Skipped by its time, which is later than the object's.
     written_at(4_000_000_000);
     assert_eq!(get(EtagVerification::Never).unwrap(), 1);
     for verify in [EtagVerification::Documented, EtagVerification::Always] {
@@ -583,7 +584,8 @@ fn different_etag_prevents_a_skip_unless_verification_is_off() {
     }
 }
 
-/// A rule that raises the flag once all before has been written, at the request for what begins there.
+/// Returns a rule that cancels the run at the request for offset `from`, once all bytes before it are
+/// written.
 fn cancel_at_offset(
     settings: &FileAccessSettings,
     from: usize,
@@ -631,7 +633,7 @@ fn interrupted_download_resumes_where_it_stopped() {
         .with_state(|state| state.requests.iter().filter_map(ServerRequest::range_start).collect());
     assert_eq!(asked, [24 * MIB as u64]);
 
-    // Another version is begun anew.
+    // A download of another version starts from the beginning.
     std::fs::remove_file(&target).unwrap();
     stopped(&server);
     all[0] ^= 1;
@@ -644,7 +646,7 @@ fn error_message(error: &Error) -> String {
     tidemill_base::Error::from(error.duplicate()).to_string()
 }
 
-/// What is no file: a pipe and a socket.
+/// Creates a special file: a pipe or a socket.
 fn make_special_file(path: &Path, kind: rustix::fs::FileType) {
     use rustix::fs::{CWD, Mode, mknodat};
     mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -824,7 +826,7 @@ fn a_key_that_is_a_file_and_a_folder_leaves_nothing_half_done() {
         let found = names(folder.path());
         assert!(found == ["f", "z"] || found == [keys[1], "z"], "{found:?}");
 
-        // The folder is there first.
+        // The folder exists first.
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("f")).unwrap();
         let copied = fetch(&server, "s3://b/", folder.path(), options).unwrap();
@@ -893,7 +895,7 @@ fn errors_show_control_characters_and_fitting_hints() {
     }
 }
 
-// What is sent.
+// Uploads.
 
 fn objects(server: &TestS3Server) -> BTreeMap<String, Arc<Vec<u8>>> {
     server.with_state(|state| {
@@ -943,11 +945,11 @@ fn large_files_are_sent_in_parts_and_replace_no_object() {
     assert!(*objects(&server)["l"] == all);
     assert!(matches!(send(UploadOptions::default()), Err(Error::Exists { .. })));
     let skip = UploadOptions { skip_existing: true, ..UploadOptions::default() };
-    // The file is newer than the server's clock, and of several parts no sum is known.
+    // The file is newer than the server's clock, and the object has several parts, so its MD5 sum is unknown.
     let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
     assert_eq!(send(skip).unwrap().skipped, 1);
-    // Somebody else is faster: after the look, and before the parts are put together.
+    // Another client creates the object after the check, and before the upload is completed.
     server.with_state(|state| state.objects.clear());
     let faster = server.shared();
     server.set_fault_rule(move |request| {
@@ -996,7 +998,7 @@ fn a_fault_at_any_request_of_an_upload_leaves_all_of_it_or_nothing() {
             let sent = send(&server, &path, "s3://b/l", home.path(), UploadOptions::default());
             match &sent {
                 Ok(_) => {}
-                // Requests that would do something twice are not repeated after a lost answer.
+                // Requests that are not idempotent are not repeated after a lost response.
                 Err(Error::Remote { status: Some(403) | None, .. }) => {
                     let there = objects(&server);
                     assert!(there.is_empty() || *there["l"] == all, "{fault:?} at {at}");
@@ -1008,7 +1010,8 @@ fn a_fault_at_any_request_of_an_upload_leaves_all_of_it_or_nothing() {
                 Err(error) => panic!("{fault:?} at {at}: {error}"),
             }
             assert!(*objects(&server)["l"] == all, "{fault:?} at {at}");
-            // A request to begin whose answer was lost has begun what nobody knows the name of.
+            // If the response to the request that starts an upload is lost, an upload with an unknown id
+            // remains.
             let unknown = usize::from(fault == ServerFault::LoseResponse && at == 1);
             assert!(uploads(&server) <= unknown, "{fault:?} at {at}");
             assert_eq!(names(home.path()), [""; 0], "{fault:?} at {at}");
@@ -1040,7 +1043,7 @@ fn upload_resumes_after_a_server_failure() {
     assert!(*objects(&server)["l"] == all);
     assert_eq!((uploads(&server), names(home.path())), (0, vec![]));
 
-    // What was thrown away meanwhile is sent anew.
+    // Parts that were discarded meanwhile are sent again.
     server.with_state(|state| state.objects.clear());
     server.set_fault_rule(fails);
     send().unwrap_err();
@@ -1049,7 +1052,7 @@ fn upload_resumes_after_a_server_failure() {
     send().unwrap();
     assert!(*objects(&server)["l"] == all);
 
-    // Of another file nothing is gone on with, and the old upload goes.
+    // If the file has changed, the upload starts again and the old one is aborted.
     server.with_state(|state| state.objects.clear());
     server.set_fault_rule(fails);
     send().unwrap_err();
@@ -1115,11 +1118,11 @@ fn unsupported_sources_and_targets_are_refused_with_a_hint() {
     }
 }
 
-// Processes that are killed.
+// Killed processes.
 
 const CHILD: &str = "TIDEMILL_TEST_COPY";
 
-/// Not a test of its own: what the next two start, and kill.
+/// Not a test of its own: the next two tests start and kill it.
 #[test]
 fn a_process_to_be_killed() {
     let Ok(words) = std::env::var(CHILD) else { return };
@@ -1150,8 +1153,8 @@ fn a_process_to_be_killed() {
     }
 }
 
-/// Runs a copy in a process of its own, which is killed when its request of this number arrives, before that
-/// is answered. Whether there was one.
+/// Runs a copy in a child process, and kills it when request `number` arrives, before the response. Returns
+/// true if there was such a request.
 fn run_killed_at_request(server: &TestS3Server, words: [&str; 4], number: u64) -> bool {
     #[derive(Default)]
     struct Process {
@@ -1176,7 +1179,7 @@ fn run_killed_at_request(server: &TestS3Server, words: [&str; 4], number: u64) -
         ServerFault::None
     });
     let [verb, from, to, home] = words;
-    // No request is looked at before the process is known.
+    // Hold the lock, so that the rule cannot run before the process id is known.
     let mut id = process.id.lock();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -1236,7 +1239,7 @@ fn a_process_killed_at_any_request_of_an_upload_leaves_nothing_wrong() {
         let copied = send(&server, &path, "s3://b/l", home.path(), again).unwrap();
         assert!(copied.failures.is_empty(), "{:?}", copied.failures);
         assert!(*objects(&server)["l"] == all, "after {number}");
-        // An upload whose name was on its way when the process was killed is known to nobody.
+        // If the process was killed while the upload id was on its way, nobody knows the id.
         assert!(uploads(&server) <= usize::from(number == 1), "after {number}");
         if !was_killed {
             assert!(number > 5);
@@ -1246,7 +1249,7 @@ fn a_process_killed_at_any_request_of_an_upload_leaves_nothing_wrong() {
     }
 }
 
-// open
+// Random access.
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]

@@ -1,12 +1,13 @@
-//! How files become objects.
+//! Uploads files into objects.
 //!
-//! One of at most a part is one request. A larger one is parts of 8 MiB, some on their way at once; what is
-//! known of its upload is noted first (`begun`), so that a run that was killed, or lost its server, is gone on
-//! with if the file is still the same, and its upload thrown away if not. Ctrl-C throws it away at once.
+//! A file of at most one part takes one request. A larger file is sent in parts of 8 MiB, several of them
+//! concurrently. Its upload is recorded first (`upload_resume_log`). If a run is killed or loses its server,
+//! the next run resumes the upload if the file is unchanged, and aborts it otherwise. Ctrl-C aborts it at
+//! once.
 //!
-//! Nothing takes the place of another object unless told to: there is a look before, and the requests that
-//! make an object visible carry `If-None-Match: *`. Servers check what arrives by the SHA-256 sum that it is
-//! signed with; where the ETag is an MD5 sum it is compared too, and the size always.
+//! By default an upload does not replace an object: the run checks for one first, and the requests that make
+//! an object visible carry `If-None-Match: *`. Servers verify received bytes by the SHA-256 sum in the
+//! signature. The upload compares the size in any case, and the MD5 sum if the ETag is one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -36,29 +37,29 @@ use crate::location::Location;
 use crate::s3::Bucket;
 use crate::upload::{PART_BYTES, PublishOutcome, multipart_e_tag};
 
-/// The most parts that an object has, with some left.
+/// Maximum number of parts of an upload. S3 allows 10,000, so some are left.
 const PARTS_MAX: u64 = 9_000;
-/// So many parts of one file are on their way at once.
+/// Maximum number of parts of one file in flight.
 const PARTS_IN_FLIGHT_MAX: usize = 16;
-/// See [`PutOptions::patience`].
+/// Default of [`UploadOptions::shutdown_timeout`].
 const SHUTDOWN_TIMEOUT_DEFAULT: Duration = Duration::from_millis(400);
 
-/// How files are sent.
+/// Options of an upload.
 #[derive(Debug, Clone)]
 pub struct UploadOptions {
-    /// Whether objects that exist are replaced.
+    /// Replaces existing objects.
     pub overwrite: bool,
-    /// Whether objects are left that have the size of their file and have its MD5 sum, or are
-    /// not older and have no sum or more than 8 MiB.
+    /// Skips a file whose object has its size and MD5 sum. Without a known MD5 sum, or above 8 MiB, skips a
+    /// file whose object has its size and is not older.
     pub skip_existing: bool,
-    /// How many files at once; at least 1.
+    /// Number of concurrent files. Minimum: 1.
     pub concurrent_files: usize,
-    /// Where notes of uploads are kept; by default the state folder.
+    /// Folder of the upload resume logs. Default: the state folder.
     pub home: Option<PathBuf>,
-    /// How long the server is waited for once the run is to end: for the name of an upload that is being begun, and
-    /// until it is thrown away. Default: 0.4 seconds. What takes longer is left to the next run.
+    /// Maximum wait for the server when the run ends early: for the id of an upload that is starting, and for
+    /// its abort. An upload that takes longer is left to the next run. Default: 0.4 seconds.
     pub shutdown_timeout: Duration,
-    /// Selection of the ETags that are compared with the MD5 sum of the bytes that were sent.
+    /// Selection of the ETags that are compared with the MD5 sum of the sent bytes.
     pub verify: EtagVerification,
 }
 
@@ -75,13 +76,13 @@ impl Default for UploadOptions {
     }
 }
 
-/// Sends what the paths name to a bucket: a file to the key of `url`, or, where that ends with a `/` or there
-/// is more than a file, below it.
+/// Uploads files to a bucket: a single file to the key in `url`; several files, or any file if the key ends
+/// with `/`, below that key.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is not on this machine, and for another place than a bucket;
-/// [`Error::NotFound`], [`Error::Remote`] and [`Error::Io`] where nothing could be begun, or all there was
-/// is one file; [`Error::Interrupted`]. What fails among many is in [`Copied::failed`].
+/// [`Error::Usage`] for a source that is not on this machine, and for a target that is not a bucket;
+/// [`Error::NotFound`], [`Error::Remote`] and [`Error::Io`] if nothing could start, or if the only file
+/// failed; [`Error::Interrupted`]. If one of many files fails, its error is in [`CopySummary::failures`].
 pub fn upload_files(
     paths: &[String],
     url: &str,
@@ -169,7 +170,7 @@ pub fn upload_files(
     Ok(copied)
 }
 
-/// The key that a file becomes.
+/// Returns the key that a file is uploaded to.
 fn target_key(key: &str, found: &FoundFile, several: bool) -> Result<String> {
     let FoundLocation::LocalPath(path) = &found.location else {
         return Err(Error::Internal("an object among files".into()));
@@ -195,25 +196,25 @@ struct UploadRun<'a> {
     options: &'a UploadOptions,
     settings: &'a FileAccessSettings,
     send_memory: SendMemory,
-    /// Tells what this run has written from what others have.
+    /// Id that distinguishes the objects of this run from those of others.
     run_id: RunId,
 }
 
-/// What is seen of a key.
+/// State of a key in the bucket.
 enum KeyState {
     Present(ObjectMeta),
     Absent,
-    /// Who asks may not know.
+    /// The client may not read the key.
     Forbidden,
 }
 
-/// A file as it was when it was begun.
+/// A local file in the state that it had when its upload started.
 struct LocalSource {
     path: PathBuf,
     file: File,
     size: u64,
     modified_ns: i128,
-    /// What tells it from others.
+    /// Digest of device, inode, size and modification time.
     identity: String,
 }
 
@@ -245,7 +246,7 @@ impl LocalSource {
         }
     }
 
-    /// Fails if it has been written to since it was begun.
+    /// Fails if the file has been written to since its upload started.
     fn check_unchanged(&self) -> Result<()> {
         let metadata =
             self.file.metadata().map_err(|error| Error::io("read", &self.path, error))?;
@@ -321,7 +322,7 @@ impl UploadRun<'_> {
                     upload.delete_resume_log()?;
                     return Ok(CopyOutcome::Copied { bytes: source.size, resumed_bytes });
                 }
-                // The upload of a run before is there no more.
+                // The upload that an earlier run started does not exist any more.
                 Ok(false) if is_resumed => {
                     upload.restart(&self.bucket, &source)?;
                     continue;
@@ -342,7 +343,7 @@ impl UploadRun<'_> {
                 upload.restart(&self.bucket, &source)?;
                 continue;
             }
-            // What may go on later is kept for then, if there are notes of it.
+            // Keep an upload that a later run can resume, if it is in the log.
             if !(is_transient(&error) && upload.resume_log.is_some()) {
                 self.abort_upload(upload);
             }
@@ -350,24 +351,24 @@ impl UploadRun<'_> {
         }
     }
 
-    /// What has a key.
+    /// Returns the state of a key.
     fn inspect_key(&self, key: &str) -> Result<KeyState> {
         match self.block_on(self.bucket().head_object(key.to_owned())) {
             Ok(Some(there)) => Ok(KeyState::Present(there)),
             Ok(None) => Ok(KeyState::Absent),
-            // Who may write need not be allowed to read.
+            // A client with write permission need not have read permission.
             Err(Error::Remote { status: Some(401 | 403), .. }) => Ok(KeyState::Forbidden),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether an object is what a file would become: it is as large, and has its MD5 sum where that is known of
-    /// a small one, or is not older.
+    /// Returns true if a file need not be uploaded. The object must have the file's size. It must also have
+    /// the file's MD5 sum, if that is known and the file is small, or else must not be older than the file.
     fn is_up_to_date(&self, source: &LocalSource, key: &str, there: &ObjectMeta) -> Result<bool> {
         if there.size != source.size {
             return Ok(false);
         }
-        // Servers tell whole seconds.
+        // Servers report whole seconds.
         let modified_s = i128::from(there.last_modified.timestamp());
         let is_older = modified_s < source.modified_ns.div_euclid(1_000_000_000);
         let is_small = source.size <= PART_BYTES as u64;
@@ -381,7 +382,7 @@ impl UploadRun<'_> {
         if is_older {
             return Ok(false);
         }
-        // Where a key management service encrypts, an ETag is the sum of something else.
+        // If a key management service encrypts, the ETag is not the MD5 sum of the content.
         let head = self.block_on(self.bucket().head_with_headers(key.to_owned()))?;
         Ok(head.is_some_and(|head| !head.e_tag_may_be_md5()))
     }
@@ -398,7 +399,7 @@ impl UploadRun<'_> {
             self.bucket().put_object(key.to_owned(), bytes, run.clone(), self.options.overwrite);
         let e_tag = match self.block_on(put)? {
             PublishOutcome::Published(e_tag) => e_tag,
-            // It may be ours: an answer that was lost is asked for again.
+            // The object can be ours: after a lost response, the request was repeated.
             _ => match self.block_on(self.bucket().stat_object(key.to_owned()))? {
                 Some(seen) if seen.run_id.as_deref() == Some(&run) && seen.size == source.size => {
                     seen.e_tag
@@ -410,7 +411,7 @@ impl UploadRun<'_> {
         self.verify_object(key, source.size, e_tag.as_deref(), &sum)
     }
 
-    /// Whether what is there is what was sent, as far as an ETag tells.
+    /// Compares the object's ETag with the MD5 sum of the sent bytes, if the ETag is one.
     fn verify_object(&self, key: &str, size: u64, e_tag: Option<&str>, sum: &str) -> Result<()> {
         let told = self.options.verify.expected_md5(&self.bucket, e_tag);
         if told.as_deref().is_none_or(|told| told == sum) {
@@ -439,10 +440,11 @@ impl UploadRun<'_> {
         Error::Changed { path: self.bucket.url(key), reason }
     }
 
-    /// The upload of a run before, if it is of the same file; else a new one, and the old one is thrown away.
+    /// Resumes the recorded upload of an earlier run if the file is the same. Otherwise aborts it and starts
+    /// a new one.
     fn begin_or_resume(&self, source: &LocalSource, key: &str) -> Result<PartUpload> {
         let least = source.size.div_ceil(PARTS_MAX);
-        // Whole mebibytes.
+        // Round up to whole mebibytes.
         let part_bytes = least.max(PART_BYTES as u64).div_ceil(1 << 20) << 20;
         let (mut begun, known) = match &self.home {
             Some(home) => {
@@ -490,7 +492,7 @@ impl UploadRun<'_> {
             None => {
                 let (bucket, key) = (self.bucket(), upload.key.clone());
                 let begun = upload.resume_log.clone();
-                // Noted on the network's thread: nothing is between answer and note.
+                // Record the id on the network thread, so that nothing can come between response and record.
                 let asked: NetworkTask<String> = NetworkTask::start(async move {
                     let id = bucket.begin_upload(key).await?;
                     if let Some(begun) = begun
@@ -500,7 +502,7 @@ impl UploadRun<'_> {
                     }
                     Ok(id)
                 })?;
-                // An upload whose name nobody has heard could not be thrown away.
+                // An upload without a known id could not be aborted, so keep waiting for the id for a while.
                 let mut cancelled = None;
                 let id = asked.wait_with_tick(&mut || match self.cancel().check() {
                     Err(interrupted)
@@ -524,7 +526,7 @@ impl UploadRun<'_> {
             }
             let at = index as u64 * part_bytes;
             let bytes = part_bytes.min(source.size - at);
-            // Who waits for memory holds none: what is on its way is waited for first.
+            // A file that waits for memory must not hold any, so wait for its parts in flight first.
             let permit = loop {
                 let permit = match coming.len() < PARTS_IN_FLIGHT_MAX {
                     true if coming.is_empty() => {
@@ -571,7 +573,7 @@ impl UploadRun<'_> {
         Ok(())
     }
 
-    /// Puts the parts together. False if they are gone.
+    /// Completes the upload. Returns false if its parts do not exist any more.
     fn complete_upload(&self, source: &LocalSource, upload: &PartUpload) -> Result<bool> {
         let key = upload.key.clone();
         let id = upload.progress.upload_id.clone().unwrap_or_default();
@@ -586,7 +588,7 @@ impl UploadRun<'_> {
             there.size == source.size && expected.is_some() && tag == expected
         });
         match published {
-            // An answer that was lost is asked for again, and the second one says so.
+            // After a lost response the request was repeated, and the second response says so.
             PublishOutcome::PartsGone | PublishOutcome::NameTaken if is_ours => Ok(true),
             PublishOutcome::PartsGone => Ok(false),
             PublishOutcome::NameTaken => Err(Error::Exists { path: self.bucket.url(&key) }),
@@ -608,10 +610,10 @@ impl UploadRun<'_> {
         }
     }
 
-    /// Throws an upload away; its notes stay if the server does not answer.
+    /// Aborts an upload. The log stays if the server does not answer.
     fn abort_upload(&self, mut upload: PartUpload) {
         let Some(id) = upload.progress.upload_id.take() else {
-            // That there was no upload is known where nobody was asked for one, or has answered.
+            // No upload exists: either none was requested, or the server has answered.
             let _ = upload.delete_resume_log();
             return;
         };
@@ -623,30 +625,30 @@ impl UploadRun<'_> {
         let aborted = NetworkTask::start(self.bucket().abort_upload(upload.key.clone(), id))
             .and_then(|asked| asked.wait_with_tick(&mut tick));
         if aborted.is_ok() {
-            // Notes of an upload that is gone are found to be so.
+            // If the deletion fails, the next run finds that the upload does not exist.
             let _ = upload.delete_resume_log();
         }
     }
 }
 
-/// Notes that a network's thread may write to.
+/// A resume log that the network threads write to; `None` once it is deleted.
 type SharedResumeLog = Arc<Mutex<Option<UploadResumeLog>>>;
 
 fn share_resume_log(begun: UploadResumeLog) -> SharedResumeLog {
     Arc::new(Mutex::new(Some(begun)))
 }
 
-/// An upload in parts.
+/// A multipart upload of one file.
 struct PartUpload {
     key: String,
     resume_log: Option<SharedResumeLog>,
     progress: ResumableUpload,
-    /// Whether a run before has begun it.
+    /// True if an earlier run started the upload.
     is_resumed: bool,
 }
 
 impl PartUpload {
-    /// The bytes of parts that have arrived.
+    /// Returns the total size of the parts that have arrived.
     fn arrived_bytes(&self, size: u64) -> u64 {
         let of = |index: &usize| {
             let at = *index as u64 * self.progress.part_bytes;
@@ -655,7 +657,7 @@ impl PartUpload {
         self.progress.part_e_tags.keys().map(of).sum()
     }
 
-    /// Begins anew.
+    /// Discards the upload's id and parts, and starts a new log.
     fn restart(&mut self, bucket: &Bucket, source: &LocalSource) -> Result<()> {
         self.is_resumed = false;
         self.progress.upload_id = None;
@@ -680,7 +682,7 @@ impl PartUpload {
     }
 }
 
-/// A part on its way.
+/// A part in flight, with its share of the memory.
 struct InFlightPart<'a> {
     index: usize,
     bytes: u64,
@@ -688,7 +690,7 @@ struct InFlightPart<'a> {
     _permit: SendMemoryPermit<'a>,
 }
 
-/// Memory that what is sent shares.
+/// Memory for the bytes in flight, which all files of a run share.
 struct SendMemory {
     total_bytes: u64,
     free_bytes: Mutex<u64>,
@@ -705,7 +707,7 @@ impl SendMemory {
         SendMemory { total_bytes: bytes, free_bytes: Mutex::new(bytes), freed: Condvar::new() }
     }
 
-    /// Waits for so many bytes; more than there are at all are as many as there are.
+    /// Waits until `bytes` are free and takes them; takes all memory if `bytes` is more than the total.
     fn acquire(&self, bytes: u64, cancel: &CancelFlag) -> Result<SendMemoryPermit<'_>> {
         loop {
             if let Some(permit) = self.try_acquire(bytes) {

@@ -1,4 +1,4 @@
-//! What is known of an upload that was begun: `$TIDEMILL_HOME/puts/`, a file for each key.
+//! The resume log of a multipart upload: `$TIDEMILL_HOME/puts/`, one file for each key.
 //!
 //! ```text
 //!  5f1d0c2a put 1 8388608 0123456789abcdef0123456789abcdef s3://logs/web.csv
@@ -7,11 +7,11 @@
 //!  b7710e09 part 2 "91c0…"
 //! ```
 //!
-//! Each line begins with the CRC-32 of what is behind it, in eight hexadecimal digits; the first one that
-//! does not fit, and all behind it, are as if they were not there. The first names the version, the size of
-//! parts and the MD5 sum of what tells the file from others; it is durable before anything is sent. The
-//! second is the upload's name, the others are parts that have arrived. The file is locked while its upload
-//! lives, and goes when the object is there, or the upload is not.
+//! Each line begins with the CRC-32 of the rest of the line, in eight hexadecimal digits. The parser ignores
+//! the first line whose CRC does not match, and all lines after it. The first line names the format version,
+//! the part size and the MD5 sum of the file's identity. It is durable before any request is sent. The second
+//! line names the upload id, and the others name the parts that have arrived. The file is locked while its
+//! upload runs. It is deleted when the object exists or the upload does not exist any more.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -30,23 +30,23 @@ use crate::error::{Error, Result};
 use crate::s3::Bucket;
 
 const LOG_VERSION: &str = "put 1";
-/// A file of notes that is none.
+/// Maximum number of bytes that are read of a log. A valid log is smaller.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 
-/// An upload as far as it has come.
+/// A multipart upload with the parts that have arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ResumableUpload {
-    /// The size of its parts.
+    /// Size of each part but the last.
     pub(super) part_bytes: u64,
-    /// What tells its file from others.
+    /// Digest of device, inode, size and modification time of the local file.
     pub(super) file_identity: String,
-    /// Its name, once it has one.
+    /// Upload id; `None` before the server has assigned one.
     pub(super) upload_id: Option<String>,
-    /// The ETags of parts that have arrived, by their number from 0.
+    /// ETags of the parts that have arrived, by part index from 0.
     pub(super) part_e_tags: BTreeMap<usize, String>,
 }
 
-/// The notes of an upload, locked.
+/// The locked log file of one upload.
 #[derive(Debug)]
 pub(super) struct UploadResumeLog {
     path: PathBuf,
@@ -54,10 +54,10 @@ pub(super) struct UploadResumeLog {
 }
 
 impl UploadResumeLog {
-    /// The notes of uploads to a key, and what they say.
+    /// Opens and locks the log of uploads to a key, and returns the upload that it describes.
     ///
     /// # Errors
-    /// [`Error::Busy`] while another run uploads there; [`Error::Io`].
+    /// [`Error::Busy`] while another run uploads to the key; [`Error::Io`].
     pub(super) fn open(
         home: &Path,
         bucket: &Bucket,
@@ -84,7 +84,7 @@ impl UploadResumeLog {
                 Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => {}
                 Err(error) => return Err(failed(error.into())),
             }
-            // Whoever had it before may have removed it.
+            // The previous owner may have deleted the file between open and lock.
             let own = file.metadata().map_err(failed)?;
             let there = path.symlink_metadata();
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
@@ -99,10 +99,10 @@ impl UploadResumeLog {
         Ok((begun, known))
     }
 
-    /// Forgets what was noted, and notes that an upload is about to begin.
+    /// Clears the log and writes the first line of a new upload.
     ///
     /// # Errors
-    /// [`Error::Io`]; then it does not begin.
+    /// [`Error::Io`]; then the upload must not start.
     pub(super) fn start_new_upload(
         &mut self,
         part_bytes: u64,
@@ -114,12 +114,12 @@ impl UploadResumeLog {
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let url = escape_control_chars(url, &[]);
         self.append_line(&format!("{LOG_VERSION} {part_bytes} {identity} {url}"))?;
-        // Sync the name too: notes that nobody can find are lost.
+        // Sync the name too: a log that nobody can find is lost.
         let synced = self.file.sync_all().and_then(|()| sync_path(&self.path));
         synced.map_err(|error| Error::io("write", &self.path, error))
     }
 
-    /// Notes the upload's name.
+    /// Records the upload id.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -128,7 +128,7 @@ impl UploadResumeLog {
         self.file.sync_data().map_err(|error| Error::io("write", &self.path, error))
     }
 
-    /// Notes that a part has arrived. What is lost of it is sent again.
+    /// Records a part that has arrived. A lost record only means that the part is sent again.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -136,12 +136,12 @@ impl UploadResumeLog {
         self.append_line(&format!("part {index} {e_tag}"))
     }
 
-    /// Goes on behind what was understood of the notes.
+    /// Rewrites the log with the upload that was parsed from it.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub(super) fn rewrite_from(&mut self, known: &ResumableUpload, url: &str) -> Result<()> {
-        // Written anew: behind a line that is damaged nothing would be read.
+        // Rewrite the whole log: the parser ignores lines after a damaged one.
         self.start_new_upload(known.part_bytes, &known.file_identity, url)?;
         if let Some(id) = &known.upload_id {
             self.record_upload_id(id)?;
@@ -157,7 +157,7 @@ impl UploadResumeLog {
         self.file.write_all(line.as_bytes()).map_err(|error| Error::io("write", &self.path, error))
     }
 
-    /// Removes the notes: there is no upload any more.
+    /// Deletes the log after the end of its upload.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -171,7 +171,7 @@ impl UploadResumeLog {
     }
 }
 
-/// What notes say; none if there is no beginning.
+/// Parses a log; returns `None` if its first line is missing or damaged.
 fn parse_resume_log(text: &[u8]) -> Option<ResumableUpload> {
     let mut lines = text.split_inclusive(|byte| *byte == b'\n').map_while(|line| {
         let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
