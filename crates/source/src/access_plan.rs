@@ -1,5 +1,6 @@
-//! What the splits of a source will read of objects: told before the first of them is read, so that what
-//! comes next is on its way while one is decoded, whichever worker takes it, and in whichever file.
+//! Access plans for remote splits: announces the byte ranges that the splits of a source will read before the
+//! first of them is read. Later ranges are then fetched while one is decoded, whichever worker takes it and
+//! whichever file it is in.
 
 use std::sync::Arc;
 
@@ -11,11 +12,11 @@ use super::read_options::ReadOptions;
 use super::{FileLocation, Source, Split, SplitPart};
 
 impl Source {
-    /// The course of reading these splits, each once and in this order; none where nothing of it is
-    /// elsewhere. Each is read with its place among them as [`ReadOptions::course`].
+    /// Returns the access plan for reading these splits, each once and in this order; none if no split is
+    /// remote. Each split is read with its index in the plan as [`ReadOptions::access_plan`].
     ///
     /// # Errors
-    /// Those of finding the columns, and where there can be no threads for the network.
+    /// Those of resolving the columns, and of starting the network threads.
     pub fn access_plan(
         &self,
         splits: &[Split],
@@ -64,7 +65,7 @@ impl Source {
                 return Ok(None);
             }
         }
-        // What was read for the schema is here.
+        // The bytes that were read for the schema are already here.
         let start = piece.range.start.max(object.kept_head_bytes());
         if start >= piece.range.end {
             return Ok(None);

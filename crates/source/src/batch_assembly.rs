@@ -1,5 +1,5 @@
-//! The columns of batches: which columns of the files are read for them, and how a file's batch becomes one of
-//! the source.
+//! Assembles the source's batches: selects the file columns to read, and turns a file's batch into a batch of
+//! the source's schema.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,35 +18,36 @@ use super::promoted_records::{self, RecordExtractor};
 use super::read_options::ReadOptions;
 use super::{Source, SourceColumnOrigin, SourceFile};
 
-/// Where a column of the batches comes from.
+/// Origin of a column in the batches.
 enum BatchColumnOrigin {
-    /// The folder key of this position.
+    /// The folder key at this position.
     Key(usize),
-    /// What is read of the file, by its position among that.
+    /// A column of the file, by position among the columns that are read.
     File(usize),
-    /// What is known of a record besides what is in it.
+    /// A hidden column.
     Hidden(HiddenColumn),
-    /// A field of a record, and a column of the file: positions as those.
+    /// A field of a promoted record and the file's own column of the same name, by position among the columns
+    /// that are read.
     Promoted { record: usize, field: String, own: Option<usize> },
 }
 
-/// The columns that are read in files of one layout.
+/// A projection for files of one column layout.
 pub(super) struct LayoutProjection {
     layout_index: usize,
-    /// Per column that is read, which of the decoded ones it is; none if it is not there.
+    /// Position of each read column among the decoded columns; none if the file lacks it.
     decoded_slots: Vec<Option<usize>>,
-    /// The decoded ones: their places in the file, and what they become.
+    /// Decoded columns: position in the file, and resulting field.
     pub(super) decoded_columns: Vec<(usize, FieldRef)>,
-    /// Those of them whose types a sample showed, by position.
+    /// Positions of the decoded columns whose types were inferred from a sample.
     pub(super) inferred_positions: Vec<usize>,
-    /// By position among the decoded ones.
+    /// Predicates, by position among the decoded columns.
     pub(super) predicates: Vec<Predicate>,
-    /// A predicate does not hold of a column that is not there: no row is wanted.
+    /// True if a predicate fails for a missing column, so that no row is wanted.
     pub(super) drops_all_rows: bool,
 }
 
 impl LayoutProjection {
-    /// What a file has for a column that is read; none if it has nothing.
+    /// Returns the array of a read column; none if the file lacks the column.
     pub(super) fn decoded_column<'a>(
         &self,
         batch: &'a RecordBatch,
@@ -70,28 +71,29 @@ fn missing_layout_error() -> Error {
     Error::Internal("columns are not found yet".into())
 }
 
-/// What opens the records of a batch, by the positions of their columns among those that are read.
+/// Extractors for promoted records, with the positions of their columns among the columns that are read.
 pub(super) type ColumnExtractors = Vec<(usize, RecordExtractor)>;
 
-/// Makes batches of a source out of its files' batches.
+/// Converts batches of files to batches of the source.
 pub(super) struct BatchAssembler {
     schema: SchemaRef,
     origins: Vec<BatchColumnOrigin>,
     /// Columns of the files that are read.
     file_columns: Vec<(usize, FieldRef)>,
-    /// By position among these.
+    /// Predicates, by position among `file_columns`.
     predicates: Vec<Predicate>,
-    /// What fills up columns of which only parts are read, or that a file does not have.
+    /// Null arrays for missing columns and for fields that are not read.
     null_columns: nested_projection::NullColumns,
-    /// How a file is read that is like the last one.
+    /// Projection for the column layout of the current file.
     projection: Option<LayoutProjection>,
 }
 
 impl BatchAssembler {
-    /// The columns that `options` want of a source.
+    /// Creates an assembler for the columns that `options` request, and the extractors of their promoted
+    /// records.
     ///
     /// # Errors
-    /// Where a column is refused.
+    /// The error of a column that cannot be read.
     pub(super) fn new(source: &Source, options: &ReadOptions) -> Result<(Self, ColumnExtractors)> {
         let all: Vec<usize> = (0..source.schema.fields().len()).collect();
         let projection = options.projection.as_deref().unwrap_or(&all);
@@ -99,9 +101,9 @@ impl BatchAssembler {
         let mut columns = Vec::with_capacity(projection.len());
         let mut file_columns: Vec<(usize, FieldRef)> = Vec::new();
         let mut predicates = Vec::new();
-        // Of rows that were dropped on the way, nothing tells where they were.
+        // Dropped rows leave no trace of their positions, so row numbers rule out predicates.
         let is_numbered = projection.iter().any(|column| source.is_row_number_column(*column));
-        // Per promotion, the column that is read and the fields that are wanted.
+        // For each promoted record, the column that is read and the wanted fields.
         let mut records: BTreeMap<usize, (usize, BTreeMap<String, NestedProjection>)> =
             BTreeMap::new();
         for &index in projection {
@@ -180,17 +182,17 @@ impl BatchAssembler {
         Ok((assembly, openers))
     }
 
-    /// The columns of the batches.
+    /// Returns the schema of the batches.
     pub(super) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The columns of the current file.
+    /// Returns the projection for the current file.
     pub(super) fn layout_projection(&self) -> Result<&LayoutProjection> {
         self.projection.as_ref().ok_or_else(missing_layout_error)
     }
 
-    /// Turns to files of a layout; whether it is another than before.
+    /// Switches to files of another column layout; returns true if the layout changed.
     pub(super) fn switch_layout(&mut self, source: &Source, layout: usize) -> Result<bool> {
         let is_other = self.projection.as_ref().is_none_or(|now| now.layout_index != layout);
         if is_other {
@@ -199,7 +201,7 @@ impl BatchAssembler {
         Ok(is_other)
     }
 
-    /// Whether records are numbered.
+    /// Returns true if the batches have row numbers.
     pub(super) fn needs_row_numbers(&self) -> bool {
         let is_number = |of: &BatchColumnOrigin| {
             matches!(of, BatchColumnOrigin::Hidden(HiddenColumn::RowNumber))
@@ -207,7 +209,7 @@ impl BatchAssembler {
         self.origins.iter().any(is_number)
     }
 
-    /// What is the same for all records of a file, its folders' columns among that, `rows` times each.
+    /// Returns columns that are constant in a file, such as folder keys, as arrays of `rows` values.
     pub(super) fn file_constant_columns(
         &self,
         source: &Source,
@@ -225,7 +227,7 @@ impl BatchAssembler {
         keys.collect()
     }
 
-    /// Where the wanted columns are in files of a layout.
+    /// Projects the wanted columns onto files of a layout.
     fn project_layout(&self, source: &Source, layout: usize) -> Result<LayoutProjection> {
         let Some(places) = source.columns.layouts.get(layout) else {
             return Err(Error::Internal(format!("there is no layout {layout}")));
@@ -243,7 +245,7 @@ impl BatchAssembler {
         for predicate in &self.predicates {
             match slots.get(predicate.column).copied().flatten() {
                 Some(slot) => predicates.push(Predicate { column: slot, ..predicate.clone() }),
-                // All of it is null, and so is a comparison with it.
+                // A missing column is null, and so is every comparison with it.
                 None => drops_all |= predicate.condition != ValueCondition::IsNull,
             }
         }
@@ -257,7 +259,7 @@ impl BatchAssembler {
         })
     }
 
-    /// What is wanted of a file of the current layout.
+    /// Returns the columns to read from files of the current layout.
     pub(super) fn wanted_columns(&self, source: &Source) -> Vec<WantedColumn> {
         let Some(found) = &self.projection else { return Vec::new() };
         let present =
@@ -275,7 +277,7 @@ impl BatchAssembler {
         columns.collect()
     }
 
-    /// Adds what is not in the file's own columns, and nulls for those that the file does not have.
+    /// Adds the columns that are not stored in the file, and nulls for columns that the file lacks.
     pub(super) fn assemble_batch(
         &mut self,
         batch: &RecordBatch,

@@ -1,10 +1,9 @@
-//! The stored bytes of one file: read by position, checked against what was planned.
+//! Stored bytes of one file, read by position and checked against the plan.
 //!
-//! A plan names byte ranges, so a file that is rewritten between planning and reading would
-//! give rows of neither version. Its identity (device, inode, size, modification time) is
-//! taken when it is listed and compared when it is opened, at an unexpected end and once
-//! more at the end of reading; a difference is [`Error::Changed`]. An object elsewhere is
-//! compared with each answer ([`remote`](tidemill_remote)).
+//! A plan names byte ranges, so a file that is rewritten between planning and reading would give rows of
+//! neither version. The listing records the file's identity (device, inode, size, modification time). Readers
+//! compare it when they open the file, at an unexpected end, and at the end of reading; a difference is
+//! [`Error::FileChanged`]. For a remote object, every response is compared ([`remote`](tidemill_remote)).
 
 use std::fs::File;
 use std::io::Read;
@@ -24,28 +23,28 @@ use tidemill_remote::reader::{ObjectReader, PrefetchBudget};
 
 use super::{FileLocation, SourceFile};
 
-/// A sequence of bytes that is read once, front to back.
+/// A byte sequence that is read once, front to back.
 pub(crate) trait ByteInput: Send {
-    /// Fills `out` as far as it can; fewer bytes than asked for only at the end, or where the input is
-    /// [eager](Watch::eager): none are the end then.
+    /// Fills `out` as far as possible. Returns fewer bytes than requested only at the end, or if the input
+    /// allows [short reads](ReadContext::allows_short_reads); then 0 bytes mark the end.
     fn read(&mut self, out: &mut [u8]) -> Result<usize>;
 
-    /// Whether fewer bytes than asked for may come before the end.
+    /// Returns true if a read may return fewer bytes than requested before the end.
     fn allows_short_reads(&self) -> bool {
         false
     }
 }
 
-/// What tells one version of a file from another.
+/// The identity that distinguishes one version of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileIdentity {
-    /// The device that holds it.
+    /// Device that holds the file.
     pub device: u64,
-    /// Its inode there.
+    /// Inode on the device.
     pub inode: u64,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was last modified, in nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     pub modified_ns: i128,
 }
 
@@ -61,7 +60,7 @@ impl FileIdentity {
     }
 }
 
-/// A file opened for reading by position, known to be the one that was planned.
+/// A file opened for reading by position, which is known to be the planned one.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     bytes: OpenFileBytes,
@@ -76,10 +75,10 @@ enum OpenFileBytes {
 }
 
 impl OpenFile {
-    /// Opens a file, which must still have the identity that it was listed with.
+    /// Opens a file, which must still have the identity that the listing recorded.
     ///
     /// # Errors
-    /// [`Error::Changed`] if it is gone or differs; [`Error::Io`] if it cannot be opened.
+    /// [`Error::FileChanged`] if it is gone or differs; [`Error::Io`] if it cannot be opened.
     pub(crate) fn open(
         listed: &SourceFile,
         access: ReadPattern,
@@ -101,7 +100,7 @@ impl OpenFile {
                 return Err(Error::Internal(format!("`{shown}` is no file to open")));
             }
         };
-        // What has become a pipe since is not waited for.
+        // Does not block on a file that has become a pipe since the listing.
         let opened = File::options()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
@@ -133,12 +132,12 @@ impl OpenFile {
         &self.path
     }
 
-    /// Whether the open file is still what was planned.
+    /// Checks that the open file is still the planned one.
     ///
     /// # Errors
-    /// [`Error::Changed`].
+    /// [`Error::FileChanged`].
     pub(crate) fn verify_identity(&self) -> Result<()> {
-        // Of an object elsewhere each answer has been verified.
+        // Each response of a remote object has been verified.
         let OpenFileBytes::Local(file) = &self.bytes else { return Ok(()) };
         let metadata =
             file.metadata().map_err(|error| Error::from_io("read", self.path.as_ref(), error))?;
@@ -159,10 +158,10 @@ impl OpenFile {
         Err(Error::FileChanged { path: self.path.to_string(), reason })
     }
 
-    /// Says that reading up to the end of a split starts here.
+    /// Announces that reading up to the end of a split starts at `offset`.
     ///
     /// # Errors
-    /// Where nothing can be read of what is elsewhere.
+    /// Those of reading a remote object.
     pub(crate) fn begin_reading_at(&self, offset: u64) -> Result<()> {
         match &self.bytes {
             OpenFileBytes::Local(_) => Ok(()),
@@ -170,7 +169,7 @@ impl OpenFile {
         }
     }
 
-    /// Where it is, if it is elsewhere.
+    /// Returns the reader of a remote file.
     pub(crate) fn remote_reader(&self) -> Option<&ObjectReader> {
         match &self.bytes {
             OpenFileBytes::Local(_) => None,
@@ -178,10 +177,10 @@ impl OpenFile {
         }
     }
 
-    /// Fills `out` from `offset`; fewer bytes only where the planned size ends.
+    /// Fills `out` from `offset`; fewer bytes only at the end of the planned size.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the file ends before its planned size.
+    /// [`Error::FileChanged`] if the file ends before its planned size.
     pub(crate) fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize> {
         let file = match &self.bytes {
             OpenFileBytes::Local(file) => file,
@@ -212,29 +211,29 @@ impl OpenFile {
     }
 }
 
-/// Who is told about stored bytes as they are read.
+/// Context of a read: cancellation, progress and limits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadContext {
     pub(crate) cancel: CancelFlag,
     pub(crate) progress: RunProgress,
-    /// What may be read ahead of what is elsewhere.
+    /// Budget for prefetching remote bytes.
     pub(crate) prefetch_budget: PrefetchBudget,
-    /// Whether a read gives what is there rather than wait for more.
+    /// True if a read returns the available bytes instead of waiting for more.
     pub(crate) allows_short_reads: bool,
-    /// How many bytes the program gave that the file goes through.
+    /// Number of bytes that the file's filter program has returned.
     pub(crate) program_output_bytes: Arc<AtomicU64>,
 }
 
-/// A range of a file, front to back.
+/// An input for a byte range of a file.
 ///
-/// Reading past the range's end is allowed, since a record may begin before it and end
-/// behind it; such bytes belong to the next range and are not counted here.
+/// A read may go past the range's end, since a record may begin before it and end behind it. Such bytes
+/// belong to the next range and are not counted here.
 pub(crate) struct FileInput {
     file: Arc<OpenFile>,
     position: u64,
     counted_end: u64,
     context: ReadContext,
-    /// What has been read, and from where on.
+    /// Bytes that were already read, with their offset.
     already_read_bytes: (u64, Vec<u8>),
 }
 
@@ -249,12 +248,12 @@ impl FileInput {
         }
     }
 
-    /// The same, which does not read again what has been.
+    /// Returns the input with bytes that were already read, which it does not read again.
     pub(crate) fn with_already_read_bytes(self, from: u64, seen: Vec<u8>) -> Self {
         Self { already_read_bytes: (from, seen), ..self }
     }
 
-    /// Takes what has been read from here on; how many bytes.
+    /// Copies bytes that were already read at the current position; returns their number.
     fn take_already_read_bytes(&mut self, out: &mut [u8]) -> usize {
         let (from, seen) = &self.already_read_bytes;
         let before = self.position.checked_sub(*from).and_then(|at| usize::try_from(at).ok());
@@ -286,9 +285,8 @@ impl ByteInput for FileInput {
     }
 }
 
-/// Standard input, such that whoever reads it can stop: where nothing comes for a moment, a
-/// read ends with `ErrorKind::Interrupted`, which is to be tried again after a look at the
-/// flag.
+/// Returns standard input as a reader that can be interrupted. If no byte arrives within 50 ms, a read ends
+/// with `ErrorKind::Interrupted`; the caller checks its cancel flag and tries again.
 pub fn standard_input() -> Box<dyn Read + Send> {
     match std::io::stdin().as_fd().try_clone_to_owned() {
         Ok(descriptor) => Box::new(InterruptibleReader { input: descriptor.into() }),
@@ -296,13 +294,13 @@ pub fn standard_input() -> Box<dyn Read + Send> {
     }
 }
 
-/// The same of a pipe that was opened without waiting for who writes into it.
+/// Returns an interruptible reader of a pipe that was opened without waiting for its writer.
 #[cfg(target_os = "linux")]
 pub(crate) fn interruptible_pipe(input: File) -> Box<dyn Read + Send> {
     Box::new(InterruptibleReader { input })
 }
 
-/// How long a read waits, in milliseconds.
+/// Maximum wait of a read, in milliseconds.
 const POLL_TIMEOUT_MS: i32 = 50;
 
 struct InterruptibleReader {
@@ -316,8 +314,8 @@ impl Read for InterruptibleReader {
         // SAFETY: `wanted` is one `pollfd`, of a descriptor that is open as long as `self`.
         match unsafe { libc::poll(&raw mut wanted, 1, POLL_TIMEOUT_MS) } {
             0 => Err(std::io::ErrorKind::Interrupted.into()),
-            // What cannot be waited for is read as it is, and says itself what is wrong. Somebody else may have
-            // read what was there.
+            // A descriptor that cannot be polled is read directly, and its read reports the error. Another
+            // process may have read the available bytes.
             _ => self.input.read(out).map_err(|error| match error.kind() {
                 std::io::ErrorKind::WouldBlock => std::io::ErrorKind::Interrupted.into(),
                 _ => error,
@@ -326,7 +324,7 @@ impl Read for InterruptibleReader {
     }
 }
 
-/// Any reader, such as standard input, after bytes that were taken from it already.
+/// An input from any reader, such as standard input, behind bytes that were already taken from it.
 pub(crate) struct ReaderInput<R> {
     prefix: std::io::Cursor<Vec<u8>>,
     reader: R,
@@ -369,7 +367,7 @@ impl<R: Read + Send> ByteInput for ReaderInput<R> {
     }
 }
 
-/// What a program makes of an input.
+/// An input filtered by a program.
 pub(crate) struct FilteredInput {
     program: RunningProgram,
     inner: Box<dyn ByteInput>,
@@ -387,7 +385,7 @@ impl FilteredInput {
         Ok(Self { program: filter, inner })
     }
 
-    /// The same, which gives what is there.
+    /// Allows or forbids short reads.
     pub(crate) fn with_short_reads(mut self, eager: bool) -> Self {
         self.program.set_short_reads_allowed(eager);
         self
@@ -410,7 +408,7 @@ impl ByteInput for FilteredInput {
     }
 }
 
-/// The output of a program that is given nothing.
+/// The output of a program without input.
 pub(crate) struct ProgramOutputReader(RunningProgram);
 
 impl ProgramOutputReader {
@@ -423,7 +421,7 @@ impl ProgramOutputReader {
 
 impl Read for ProgramOutputReader {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        // In little steps, so that whoever reads can stop.
+        // Returns after each poll, so that the reader can be cancelled.
         if !self.0.poll_output().map_err(std::io::Error::other)? {
             return Err(std::io::ErrorKind::Interrupted.into());
         }

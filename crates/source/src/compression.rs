@@ -1,14 +1,14 @@
-//! Compressed files: which kind, and their bytes decoded as a stream.
+//! Detection of compression, and decompression as a stream.
 //!
-//! Files made of several members or frames one after another (`cat a.gz b.gz`, parallel
-//! compressors) are decoded to the end ([`Members`]). NULs behind the last member are padding, which
-//! tapes and block devices add; xz allows multiples of four. Any other bytes there are
-//! [`Error::Corrupt`], since a part of the file may have been overwritten. So is a stream that ends
-//! early or does not decode. The error has the offset reached in the compressed file.
+//! Files of several members or frames in sequence (`cat a.gz b.gz`, parallel compressors) are decoded to the
+//! end ([`MultiMemberDecoder`]). NULs behind the last member are padding, which tapes and block devices add;
+//! xz allows multiples of four. Any other trailing bytes are [`Error::Corrupt`], because a part of the file
+//! may have been overwritten. So is a stream that ends early or does not decode. The error has the offset
+//! reached in the compressed file.
 //!
-//! Decoding one gzip stream is about as much work as parsing what comes out, so a file of
-//! more than a few MiB gets a helper thread ([`Ahead`]): a bounded channel of blocks lets the
-//! two overlap, and the blocks go back to be filled again.
+//! Decoding one gzip stream takes about as long as parsing its output, so a file of more than a few MiB gets
+//! a helper thread ([`ThreadedDecompressor`]). A bounded channel of blocks lets the two overlap, and consumed
+//! blocks go back to be filled again.
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use zstd::stream::raw::{self, InBuffer, Operation, OutBuffer};
 use super::byte_input::{ByteInput, ReadContext, ReaderInput};
 use super::error::{Error, Result};
 
-/// How a file's bytes are compressed.
+/// Compression of a file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Compression {
     /// Not compressed.
@@ -38,25 +38,25 @@ pub enum Compression {
     Xz,
 }
 
-/// A compressed file of at least this size is decoded on a thread of its own.
+/// Minimum size of a compressed file that is decoded on a thread of its own, in bytes.
 const THREADED_INPUT_BYTES_MIN: u64 = 4 << 20;
 const DECODED_BLOCK_BYTES: usize = 512 << 10;
 const DECODED_BLOCKS_MAX: usize = 4;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b, 0x08];
 const XZ_MAGIC: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// A block's beginning, and that of the end of a file without one.
+/// Magic numbers of a block, and of the end of a file without blocks.
 const BZIP2_BLOCK_MAGIC: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
 const BZIP2_END_MAGIC: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
-/// Zstandard's own limit for who is not told otherwise: a window of 128 MiB.
+/// Maximum window in bytes, 128 MiB: Zstandard's own limit for decoders without other settings.
 const ZSTD_WINDOW_BYTES_MAX: u64 = 1 << 27;
-/// So many bytes tell every kind.
+/// Number of leading bytes that identify every compression.
 pub const COMPRESSION_MAGIC_BYTES: usize = 10;
-/// What is read of a compressed file at once.
+/// Size of a read of a compressed file, in bytes.
 pub(crate) const COMPRESSED_READ_BYTES: usize = 256 << 10;
 
 impl Compression {
-    /// The name without its compression suffix, and the compression that the suffix tells.
+    /// Splits off the compression suffix of a name, and returns the compression that it declares.
     pub fn strip_suffix(name: &str) -> (&str, Self) {
         let lower = name.to_ascii_lowercase();
         for (suffix, compression) in [
@@ -72,16 +72,16 @@ impl Compression {
         (name, Compression::None)
     }
 
-    /// The compression whose magic number the bytes begin with.
+    /// Returns the compression whose magic number the bytes begin with.
     pub fn from_magic(bytes: &[u8]) -> Self {
-        // `BZh9` may begin a text; what follows it in a file cannot.
+        // `BZh9` may begin a text; the bytes that follow it in a file cannot.
         let bzip2 = |bytes: &[u8]| match bytes {
             [b'B', b'Z', b'h', b'1'..=b'9', rest @ ..] => {
                 rest.starts_with(BZIP2_BLOCK_MAGIC) || rest.starts_with(BZIP2_END_MAGIC)
             }
             _ => false,
         };
-        // Zstandard has frames that are to be skipped, of sixteen kinds.
+        // Zstandard has sixteen kinds of skippable frames.
         let skippable =
             matches!(bytes, [0x50..=0x5f, rest @ ..] if rest.starts_with(&[0x2a, 0x4d, 0x18]));
         if bytes.starts_with(GZIP_MAGIC) {
@@ -97,8 +97,8 @@ impl Compression {
         }
     }
 
-    /// Returns true if these bytes, [`MAGIC_BYTES`] or all that there are, are the beginning of a member, which may be
-    /// cut off within its magic number.
+    /// Returns true if these bytes, [`COMPRESSION_MAGIC_BYTES`] or all that there are, begin a member. The
+    /// input may end within the magic number.
     fn can_begin_member(self, bytes: &[u8]) -> bool {
         let magics: &[&[u8]] = match self {
             Compression::None => &[],
@@ -114,20 +114,20 @@ impl Compression {
         !bytes.is_empty() && (Self::from_magic(bytes) == self || magics.iter().any(is_cut))
     }
 
-    /// Whether these bytes, all that there are, may be the beginning of a magic number that is cut off:
-    /// those of bzip2 are letters.
+    /// Returns true if these bytes, all that there are, may be a truncated magic number that looks like text;
+    /// that of bzip2 consists of letters.
     pub(crate) fn is_truncated_magic(self, bytes: &[u8]) -> bool {
         let magic: &[u8] = match self {
             Compression::Bzip2 => b"BZh",
             Compression::Zstd => ZSTD_MAGIC,
-            // Their first byte is in no text.
+            // The first byte of these magic numbers occurs in no text.
             Compression::None | Compression::Gzip | Compression::Xz => return false,
         };
         let cut = bytes.len().min(magic.len());
         !bytes.is_empty() && bytes.len() < COMPRESSION_MAGIC_BYTES && bytes[..cut] == magic[..cut]
     }
 
-    /// The suffix that tells it, and its name as one of outputs; none of what is not compressed.
+    /// Returns the file suffix and the codec name for outputs; none if not compressed.
     pub fn suffix_and_codec(self) -> Option<(&'static str, &'static str)> {
         match self {
             Compression::None => None,
@@ -138,7 +138,7 @@ impl Compression {
         }
     }
 
-    /// The suffix of what is compressed so.
+    /// Returns the file suffix of a codec, by its name.
     pub fn suffix_of_codec(name: &str) -> Option<&'static str> {
         let all = [Compression::Gzip, Compression::Zstd, Compression::Bzip2, Compression::Xz];
         let codecs = all.into_iter().filter_map(Compression::suffix_and_codec);
@@ -156,15 +156,15 @@ impl Compression {
     }
 }
 
-/// The stored bytes under a decoder: counts what the decoder has taken, and keeps our own
-/// error (a cancelled run, a changed file) from being mistaken for a damaged stream.
+/// Compressed bytes as a decoder reads them. Counts the consumed bytes, and keeps this crate's errors (a
+/// cancelled run, a changed file) from being mistaken for a damaged stream.
 struct CompressedInput {
     input: Box<dyn ByteInput>,
     buffer: Vec<u8>,
     position: usize,
     filled: usize,
-    /// Whether the last byte that has come is handed on by itself: a decoder that asks for more before it has given all
-    /// that it has would wait for it.
+    /// Holds back the last byte that has arrived. A decoder that asks for more input before it has returned
+    /// all its output would otherwise wait.
     allows_short_reads: bool,
     state: Arc<Mutex<CompressedInputState>>,
 }
@@ -209,7 +209,7 @@ impl BufRead for CompressedInput {
 }
 
 impl CompressedInput {
-    /// Returns the next bytes without taking them: `count`, or fewer at the end.
+    /// Returns the next bytes without consuming them: `count`, or fewer at the end.
     fn peek(&mut self, count: usize) -> io::Result<&[u8]> {
         let count = count.min(self.buffer.len());
         self.buffer.copy_within(self.position..self.filled, 0);
@@ -227,7 +227,7 @@ impl CompressedInput {
         Ok(&self.buffer[..self.filled.min(count)])
     }
 
-    /// Takes NULs, and returns how many there were before another byte or the end.
+    /// Skips NULs, and returns their number before another byte or the end.
     fn skip_nuls(&mut self) -> io::Result<u64> {
         let mut nuls = 0;
         loop {
@@ -243,7 +243,7 @@ impl CompressedInput {
     }
 }
 
-/// The stored bytes within the decoder of a member, from which the next one takes them.
+/// Holds the compressed input within a member's decoder, so that the next member's decoder can take it over.
 struct CompressedInputSlot(Option<CompressedInput>);
 
 impl CompressedInputSlot {
@@ -270,11 +270,11 @@ impl BufRead for CompressedInputSlot {
     }
 }
 
-/// The frames of Zstandard. Their context is made once: its memory is more than many a frame.
+/// Decodes Zstandard frames. All frames share one context, whose memory is larger than many a frame.
 struct ZstdFrameDecoder {
     context: raw::Decoder<'static>,
     input_slot: CompressedInputSlot,
-    /// True if the frame at hand has been decoded.
+    /// True if the current frame has been decoded.
     has_ended: bool,
 }
 
@@ -283,7 +283,7 @@ impl Read for ZstdFrameDecoder {
         if self.has_ended {
             return Ok(0);
         }
-        // The context may still hold some of what it has decoded.
+        // The context may still hold decoded bytes.
         let mut input: &[u8] = &[];
         loop {
             let (mut from, mut into) = (InBuffer::around(input), OutBuffer::around(&mut *out));
@@ -331,7 +331,7 @@ impl Read for MemberDecoder {
     }
 }
 
-/// A decoder of all members of a file, which tells what follows the last one.
+/// Decodes all members of a file, and checks the bytes behind the last one.
 struct MultiMemberDecoder {
     member: MemberDecoder,
     compression: Compression,
@@ -356,7 +356,7 @@ impl MultiMemberDecoder {
         Ok(Self { member, compression, path: Arc::clone(path), has_ended: false })
     }
 
-    /// Goes on to the next member; false at the end of the file.
+    /// Advances to the next member; false at the end of the file.
     fn next_member(&mut self) -> io::Result<bool> {
         let (compression, slot) = (self.compression, self.member.input_slot());
         let stored = slot.compressed_input()?;
@@ -391,7 +391,7 @@ impl MultiMemberDecoder {
         Ok(true)
     }
 
-    /// Returns the error for the bytes behind the last member, which ends at this offset.
+    /// Returns the error for bytes behind the last member, which ends at offset `end`.
     fn trailing_bytes_error(&mut self, end: u64) -> io::Result<Error> {
         let kind = self.compression.name();
         let head = self.member.input_slot().compressed_input()?.peek(COMPRESSION_MAGIC_BYTES)?;
@@ -427,7 +427,7 @@ impl Read for MultiMemberDecoder {
     }
 }
 
-/// A decoder of one xz stream, or of the older LZMA under the same name.
+/// Returns a decoder of one xz stream, or of the older LZMA format with the same suffix.
 fn xz_decoder(
     stored: CompressedInputSlot,
 ) -> io::Result<liblzma::bufread::XzDecoder<CompressedInputSlot>> {
@@ -440,14 +440,14 @@ struct DecompressedInput {
     state: Arc<Mutex<CompressedInputState>>,
     path: Arc<str>,
     compression: Compression,
-    /// What the first frame of Zstandard wants, if it wants much.
+    /// Window size that the first Zstandard frame needs, if it exceeds the limit.
     window_bytes: Option<u64>,
     is_empty: bool,
-    /// Whether a read gives what the bytes that have come decode to, rather than wait for more.
+    /// True if a read returns the decoded bytes of the input so far instead of waiting for more.
     allows_short_reads: bool,
 }
 
-/// What Zstandard says of a window beyond its limit.
+/// Zstandard's message for a window beyond its limit.
 const WINDOW_ERROR: &str = "Frame requires too much memory for decoding";
 
 fn large_window_error(path: &str, window_bytes: Option<u64>) -> Error {
@@ -467,8 +467,7 @@ fn large_window_error(path: &str, window_bytes: Option<u64>) -> Error {
     }
 }
 
-/// The window that a frame of Zstandard says it needs (RFC 8878, 3.1.1.1.2), if it is beyond the
-/// limit.
+/// Returns the window size that a Zstandard frame declares (RFC 8878, 3.1.1.1.2), if it exceeds the limit.
 fn excessive_window_bytes(frame: &[u8]) -> Option<u64> {
     let [descriptor, window, ..] = frame.strip_prefix(ZSTD_MAGIC)? else { return None };
     let is_one_segment = descriptor & 0x20 != 0;
@@ -488,7 +487,7 @@ impl ByteInput for DecompressedInput {
                 Ok(0) => break,
                 Ok(count) => {
                     filled += count;
-                    // The decoder stops within `out` where it has no more stored bytes.
+                    // The decoder stops within `out` if it has no more compressed bytes.
                     if self.allows_short_reads {
                         break;
                     }
@@ -532,11 +531,11 @@ impl ByteInput for DecompressedInput {
     }
 }
 
-/// The decoded bytes of `input`, which is read `buffer_bytes` at a time and holds `stored_bytes`,
-/// if that is known and all of it is wanted.
+/// Returns the decompressed bytes of `input`, which is read `buffer_bytes` at a time. `stored_bytes` is the
+/// input's size, if that is known and all of it is wanted.
 ///
 /// # Errors
-/// [`Error::Io`] if a decoder cannot be set up; reading reports the rest.
+/// [`Error::Io`] if a decoder cannot be set up; reads report all other errors.
 pub(crate) fn decompress(
     input: Box<dyn ByteInput>,
     compression: Compression,
@@ -558,7 +557,7 @@ pub(crate) fn decompress(
         allows_short_reads: eager,
         state: own,
     };
-    // A compressed file of zero bytes holds zero bytes, as everywhere else.
+    // A compressed file of zero bytes decodes to zero bytes, as in other tools.
     let (empty, window_bytes) = match stored.fill_buf() {
         Ok(bytes) => (bytes.is_empty(), excessive_window_bytes(bytes)),
         Err(error) => {
@@ -586,11 +585,12 @@ pub(crate) fn decompress(
     })
 }
 
-/// The decoded bytes of any reader, for who reads no records. `path` is for messages; errors are
+/// Returns a reader of the decompressed bytes of any reader. `path` is for messages; errors are
 /// [`tidemill_base::error::Error`] within one of `std::io`.
 ///
 /// # Errors
-/// [`Error::Io`] if a decoder cannot be set up, or the first bytes cannot be read; reading reports the rest.
+/// [`Error::Io`] if a decoder cannot be set up, or the first bytes cannot be read; reads report all other
+/// errors.
 pub fn decompressing_reader(
     reader: impl Read + Send + 'static,
     compression: Compression,
@@ -610,7 +610,7 @@ impl Read for DecompressingReader {
     }
 }
 
-/// Decodes on a thread of its own, a few blocks ahead of the reader.
+/// Decompresses on a thread of its own, a few blocks ahead of the reader.
 struct ThreadedDecompressor {
     blocks: Option<Receiver<Result<Vec<u8>>>>,
     recycled_blocks: Sender<Vec<u8>>,
@@ -654,7 +654,7 @@ impl ThreadedDecompressor {
                 block.truncate(count);
                 block
             });
-            // The reader has gone: nobody wants the rest.
+            // The reader was dropped, so nobody wants the rest.
             if sender.send(message).is_err() || last {
                 return;
             }
@@ -756,7 +756,7 @@ mod tests {
         out
     }
 
-    /// Gives its bytes in pieces, as a pipe may.
+    /// Returns its bytes in pieces, as a pipe may.
     struct Pieces {
         bytes: Vec<u8>,
         at: usize,
@@ -815,7 +815,7 @@ mod tests {
                 (zeros(300_000), Ok(1)),
                 (zeros(1), if is_xz { Err("no multiple of four") } else { Ok(1) }),
                 (zeros(511), if is_xz { Err("no multiple of four") } else { Ok(1) }),
-                // Padding between streams is xz's alone.
+                // Only xz has padding between streams.
                 ([zeros(8), one.clone()].concat(), if is_xz { Ok(2) } else { Err("data follows") }),
                 ([zeros(7), one.clone()].concat(), Err("data follows")),
                 (with(b"a,b\n1,2\n"), Err("other bytes follow: `a,b\\n1,2\\n`")),
@@ -846,7 +846,7 @@ mod tests {
             let error = read_all(kind, &with(&member(other, &text)), 1 << 18, None).unwrap_err();
             let told = user_message(error);
             assert!(told.contains(&format!("{} data follows", other.name())), "{told}");
-            // A further member that is cut off anywhere is no trailing bytes.
+            // A truncated further member is not a trailing-bytes error.
             let two = with(&member(kind, b"some more text"));
             for length in one.len() + 1..two.len() {
                 let told = user_message(read_all(kind, &two[..length], 64, None).unwrap_err());

@@ -1,11 +1,13 @@
-//! Which files and programs may a process use for somebody else?
+//! Confinement of a process that reads files on behalf of others.
 //!
-//! A process that reads for whoever asks over a network is confined once, and from then on reads what is below some folders
-//! alone, whatever names it: a URL, a pattern, a link, a split that was described elsewhere. It asks no addresses that tell a
-//! machine who it is (`remote/guard.rs`). There is no way out of it but the process's end.
+//! A process that answers requests from a network is confined once. From then on it reads only files below
+//! the allowed folders, whatever names them: a URL, a pattern, a link, or a split that another process
+//! described. It does not contact addresses that tell a machine its identity (`remote/guard.rs`). A
+//! confinement ends only with the process.
 //!
-//! A name is judged before the disk is asked about it, so that nobody learns which files there are; what a pattern or a folder
-//! stands for is judged again as it is found and as it is opened, by where its links lead.
+//! A name is checked before the disk is accessed, so that nobody learns which files exist. The matches of a
+//! pattern or a folder are checked again when they are found and when they are opened, by the targets of
+//! their links.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -23,25 +25,27 @@ use tidemill_remote::pattern::{
 use super::SourceSpec;
 use super::error::{Error, Result};
 
-/// Maximum number of URLs in the sources of a question.
+/// Maximum number of URLs in the sources of a query.
 const SOURCE_URLS_MAX: usize = 10_000;
-/// Maximum number of alternatives in these URLs together; a URL without braces is one.
+/// Maximum number of alternatives in these URLs together; a URL without braces counts as one.
 const URL_ALTERNATIVES_MAX: usize = 100_000;
 
-/// What a process may use.
+/// The files and programs that a confined process may use.
 #[derive(Debug, PartialEq, Eq)]
 struct Confinement {
-    /// Where their links lead.
+    /// The allowed folders, with links resolved.
     allowed_folders: Vec<PathBuf>,
     may_run_programs: bool,
 }
 
 static CONFINEMENT: OnceLock<Confinement> = OnceLock::new();
 
-/// Confines this process to files below these folders, and to no programs of the user's unless it may run them.
+/// Confines this process to files below these folders, and forbids filter programs unless `may_run_programs`
+/// is set.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is no folder, and where the process is confined otherwise already; [`Error::Io`].
+/// [`Error::Usage`] for a path that is no folder, and if the process has another confinement already;
+/// [`Error::Io`].
 pub fn confine_process(folders: &[PathBuf], may_run_programs: bool) -> Result<()> {
     let resolved = folders.iter().map(|folder| {
         let found = folder.canonicalize().map_err(|e| Error::from_io("open", folder, e))?;
@@ -60,10 +64,10 @@ pub fn confine_process(folders: &[PathBuf], may_run_programs: bool) -> Result<()
     }
 }
 
-/// Refuses what a confined process does not read or run, before anything is looked at.
+/// Checks, before any file is accessed, that a confined process may read a source and run its program.
 ///
 /// # Errors
-/// [`Error::Usage`] for the first URL that is refused, [`Error::Interrupted`].
+/// [`Error::Usage`] for the first forbidden URL, [`Error::Interrupted`].
 pub(crate) fn check_source_allowed(spec: &SourceSpec, cancel: &CancelFlag) -> Result<()> {
     let Some(confined) = CONFINEMENT.get() else { return Ok(()) };
     confined.check_program_allowed(spec.filter_program.is_some())?;
@@ -74,8 +78,8 @@ pub(crate) fn check_source_allowed(spec: &SourceSpec, cancel: &CancelFlag) -> Re
     urls.try_for_each(|url| confined.check_url_allowed(url, &mut folders, cancel))
 }
 
-/// Checks in a confined process that the sources of a question together have at most 10,000 URLs, and at most 100,000
-/// alternatives in them.
+/// Checks in a confined process that the sources of a query together have at most 10,000 URLs, and at most
+/// 100,000 alternatives in them.
 ///
 /// # Errors
 /// [`Error::Usage`] if they have more.
@@ -103,12 +107,12 @@ fn check_url_limits<'a>(urls: impl Iterator<Item = &'a String>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a program in a confined process.
+/// Rejects a filter program in a confined process, unless programs are allowed.
 pub(crate) fn check_program_allowed(is_there: bool) -> Result<()> {
     CONFINEMENT.get().map_or(Ok(()), |confined| confined.check_program_allowed(is_there))
 }
 
-/// The path by which a file is opened; in a confined process, where its links lead.
+/// Returns the path by which a file is opened; in a confined process, its resolved target.
 pub(crate) fn resolve_path<'a>(path: &'a Path, named: &str) -> Result<Cow<'a, Path>> {
     match CONFINEMENT.get() {
         None => Ok(Cow::Borrowed(path)),
@@ -127,8 +131,8 @@ impl Confinement {
         }
     }
 
-    /// Checks where a URL leads. `folders` holds the folders that were already found to be allowed, so that each is
-    /// resolved once, however many alternatives are in it.
+    /// Checks the target of a URL. `folders` caches folders that are known to be allowed, so that each is
+    /// resolved once, however many alternatives it contains.
     fn check_url_allowed(
         &self,
         url: &str,
@@ -163,7 +167,7 @@ impl Confinement {
                 }
                 continue;
             }
-            // A name in an allowed folder leads out of it only as a link or as `..`.
+            // A name in an allowed folder leads out of it only as a link or through `..`.
             if leaves_folder || !folders.contains(folder) || Path::new(&path).is_symlink() {
                 self.resolve_path(Path::new(&path), url)?;
                 if self.resolve_path(Path::new(folder), url).is_ok() {
@@ -174,7 +178,8 @@ impl Confinement {
         Ok(())
     }
 
-    /// Where a path leads, if that is below one of the folders; of one that there is not, where it would be.
+    /// Resolves a path, if its target is below an allowed folder. A missing file resolves to its future
+    /// target.
     fn resolve_path(&self, path: &Path, named: &str) -> Result<PathBuf> {
         if !path.is_absolute() {
             return Err(self.outside_error(named));
@@ -184,7 +189,7 @@ impl Confinement {
         let found = loop {
             match there.canonicalize() {
                 Ok(found) => break found,
-                // A link to nowhere would be made where it leads.
+                // Creating a dangling link's file would create it at the link's target.
                 Err(_) if there.symlink_metadata().is_ok() => return Err(self.outside_error(named)),
                 Err(_) => {}
             }
@@ -241,7 +246,7 @@ mod tests {
         let mut folders = HashSet::new();
         let mut check = |url: &str, expected: bool| {
             let url = url.replace('~', &root.display().to_string());
-            // Once by itself, and once beside names in folders that were judged before.
+            // Once alone, and once beside names in folders that were checked before.
             let alone = confined.check_url_allowed(&url, &mut HashSet::new(), &CancelFlag::new());
             let judged = confined.check_url_allowed(&url, &mut folders, &CancelFlag::new());
             assert_eq!(alone.is_ok(), expected, "{url}: {alone:?}");

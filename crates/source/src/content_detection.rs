@@ -1,13 +1,13 @@
-//! What a file's first bytes say of it, whatever its name says.
+//! Content detection: determines compression and format from a file's first bytes, whatever its name says.
 //!
-//! Names lie: a server stores what was uploaded with `Content-Encoding: gzip` under `day.csv`, a
-//! download is unpacked on its way and keeps its `.gz`, a log rotates to `access.log.1`. So text
-//! is decoded by what it begins with, up to [`LAYERS_MAX`] times, and what begins like another
-//! format's file is refused by that format's name. The bytes that are looked at are those that
-//! are read anyway ([`Peeked`]); files that would be cut, which compressed ones cannot be, are
-//! looked at beforehand ([`peek`]).
+//! Names can be wrong. A server stores an upload with `Content-Encoding: gzip` under `day.csv`, a download is
+//! unpacked on its way and keeps its `.gz`, a log rotates to `access.log.1`. Text is therefore decompressed
+//! according to its first bytes, up to [`COMPRESSION_LAYERS_MAX`] times. A file that begins like another
+//! format is refused with that format's name. Detection uses the bytes that are read anyway
+//! ([`PeekedInput`]). Only files that would be cut are probed beforehand ([`probe_files`]), because
+//! compressed files cannot be cut.
 //!
-//! A program of the user's (`exec`) gets what the file's name promises.
+//! A filter program (`exec`) gets what the file's name declares.
 
 use std::sync::Arc;
 
@@ -19,23 +19,23 @@ use super::error::{Error, Result};
 use super::formats::Format;
 use super::{FileLocation, SourceFile};
 
-/// What is looked at of a file.
+/// Number of bytes of a file that detection inspects.
 const HEAD_PROBE_BYTES: usize = 512;
-/// A text of fewer characters, without a byte-order mark, tells its encoding only if it has a line end: `a\0b\0` may be a
-/// list of names that each end in a NUL.
+/// Minimum number of characters by which text without a byte-order mark and without a line end shows its
+/// encoding: `a\0b\0` may be a list of names that each end in a NUL.
 const UNMARKED_TEXT_UNITS_MIN: usize = 8;
-/// At least so many bytes tell an encoding where the name says that they are compressed.
+/// Minimum number of bytes that show an encoding if the name declares compression.
 const ENCODING_DETECTION_BYTES_MIN: usize = 32;
-/// A server may compress on the way what is compressed already.
+/// Maximum number of compression layers: a server may compress a file on the way that is compressed already.
 const COMPRESSION_LAYERS_MAX: usize = 3;
-/// So many requests are on their way at once.
+/// Maximum number of pending requests.
 const PENDING_REQUESTS_MAX: usize = 64;
 
-/// An input whose first bytes are known already.
+/// An input whose first bytes were read ahead.
 struct PeekedInput {
     head: Vec<u8>,
     position: usize,
-    /// None once it has ended.
+    /// None after the end of the input.
     inner: Option<Box<dyn ByteInput>>,
 }
 
@@ -44,7 +44,7 @@ impl PeekedInput {
         let mut head = vec![0; bytes.max(HEAD_PROBE_BYTES)];
         let mut count = inner.read(&mut head)?;
         let mut has_ended = count == 0 || count < head.len() && !inner.allows_short_reads();
-        // A beginning with a NUL may be an archive, whose header is as long as a look.
+        // A beginning with a NUL may be an archive, whose header is as long as the probe.
         while !has_ended
             && (count < crate::COMPRESSION_MAGIC_BYTES || is_short_with_nul(&head[..count]))
         {
@@ -58,7 +58,7 @@ impl PeekedInput {
     }
 }
 
-/// Returns whether a beginning has a NUL in it and is not all that is looked at.
+/// Returns true if a beginning contains a NUL and is shorter than the probe.
 fn is_short_with_nul(head: &[u8]) -> bool {
     head.len() < HEAD_PROBE_BYTES && memchr::memchr(0, head).is_some()
 }
@@ -73,7 +73,7 @@ impl ByteInput for PeekedInput {
             self.position = 0;
         }
         match &mut self.inner {
-            // What is here is given before more is waited for.
+            // Returns the available bytes before waiting for more.
             Some(inner) if count > 0 && inner.allows_short_reads() => Ok(count),
             Some(inner) if count < out.len() => Ok(count + inner.read(&mut out[count..])?),
             _ => Ok(count),
@@ -85,11 +85,11 @@ impl ByteInput for PeekedInput {
     }
 }
 
-/// The decoded bytes of a file of text, of which `input` has the stored ones from the first on.
-/// `read_bytes` and `stored_bytes` are as for [`decode`].
+/// Returns the decompressed bytes of a text file. `input` has the stored bytes from the first one on;
+/// `read_bytes` and `stored_bytes` are as for [`decompress`].
 ///
 /// # Errors
-/// Those of reading; [`Error::Corrupt`] for what is neither compressed, as its name says, nor text,
+/// Those of reading; [`Error::Corrupt`] for bytes that are neither text nor compressed as the name declares,
 /// and for a file of another format.
 pub(super) fn decompress_by_content(
     file: &SourceFile,
@@ -109,7 +109,7 @@ pub(super) fn decompress_by_content(
     if file.detected_compression.get() == Some(&Compression::None) {
         return Ok(input);
     }
-    // One byte more than there are tells that there are no more.
+    // One byte beyond the expected size shows that there are no more.
     let stored = stored_bytes.and_then(|bytes| usize::try_from(bytes.saturating_add(1)).ok());
     let stored = stored.unwrap_or(usize::MAX);
     for layer in 0..COMPRESSION_LAYERS_MAX {
@@ -130,17 +130,18 @@ pub(super) fn decompress_by_content(
     Ok(input)
 }
 
-/// How a text is compressed that begins so, with [`MAGIC_BYTES`](crate::MAGIC_BYTES) at least, and whose name says
-/// `named`.
+/// Detects the compression of a text file from its first bytes, which must be at least
+/// [`COMPRESSION_MAGIC_BYTES`](crate::COMPRESSION_MAGIC_BYTES). `named` is the compression that its name
+/// declares.
 pub fn detect_compression(named: Compression, head: &[u8]) -> Compression {
     match Compression::from_magic(head) {
-        // Cut off within its magic number, or damaged: its decoder says so.
+        // The magic number is cut off, or the file is damaged; its decoder reports the fault.
         Compression::None if is_damaged_head(head) || named.is_truncated_magic(head) => named,
         found => found,
     }
 }
 
-/// Returns whether these first bytes are neither those of a text nor of what is known by its name.
+/// Returns true if these first bytes are neither text nor a known format.
 fn is_damaged_head(head: &[u8]) -> bool {
     // A few damaged bytes may be characters by chance.
     let is_encoded =
@@ -148,7 +149,7 @@ fn is_damaged_head(head: &[u8]) -> bool {
     !looks_like_text(head) && detect_foreign_format(head).is_none() && !is_encoded()
 }
 
-/// Whether these are the first bytes of a text: a damaged file is not taken for one.
+/// Returns true if these are the first bytes of a text, and not of a damaged compressed file.
 fn looks_like_text(head: &[u8]) -> bool {
     let is_odd =
         |byte: &u8| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | 0x1b);
@@ -156,8 +157,8 @@ fn looks_like_text(head: &[u8]) -> bool {
     utf8_prefix(head).is_some() && !head.iter().any(is_odd)
 }
 
-/// Returns the whole characters of a file's first bytes, if these are UTF-8; of [`LOOK_BYTES`] the last one may be cut
-/// off.
+/// Returns the whole characters of a file's first bytes, if these are UTF-8. The last character may be cut
+/// off at [`HEAD_PROBE_BYTES`].
 fn utf8_prefix(head: &[u8]) -> Option<&str> {
     match std::str::from_utf8(head) {
         Ok(text) => Some(text),
@@ -168,8 +169,8 @@ fn utf8_prefix(head: &[u8]) -> Option<&str> {
     }
 }
 
-/// Refuses a file that was cut because of its name and turns out to be compressed. Its first bytes are looked at only
-/// where `seen`, from somewhere within it, is no text.
+/// Rejects a file that was cut because of its name and proves to be compressed. Its first bytes are read only
+/// if `seen`, from within the file, is no text.
 ///
 /// # Errors
 /// [`Error::Corrupt`]; those of reading.
@@ -207,8 +208,8 @@ pub(super) fn check_split_compression(
     }
 }
 
-/// Looks at the first bytes of files whose names say that they are not compressed, before they are
-/// cut; those that have been looked at are not looked at again.
+/// Inspects the first bytes of files before they are cut, if their names declare no compression. Files that
+/// were inspected already are left out.
 ///
 /// # Errors
 /// Those of reading; [`Error::Corrupt`] for a file of another format.
@@ -256,7 +257,7 @@ pub(super) fn probe_files(files: &[&Arc<SourceFile>]) -> Result<()> {
     Ok(())
 }
 
-/// A kind of file that is no text.
+/// A file format other than text.
 struct ForeignFormat {
     /// First bytes of its files.
     magic: &'static [u8],
@@ -265,12 +266,12 @@ struct ForeignFormat {
     remedy: ForeignFormatRemedy,
 }
 
-/// The way to read a file that is no text.
+/// The way to read a file that is not text.
 #[derive(Debug, Clone, Copy)]
 enum ForeignFormatRemedy {
-    /// As this format of ours.
+    /// With this source format.
     SourceFormat(&'static str),
-    /// Through this program, or what is done before.
+    /// Through this program, or after this step.
     Hint(&'static str),
 }
 
@@ -295,10 +296,10 @@ const fn foreign_format(
     ForeignFormat { magic, name, remedy }
 }
 
-/// Files that are no text, by their first bytes. None of these begins a text: what is ASCII alone is followed by
-/// bytes that are not, or is a signature that nobody writes by chance.
+/// Formats other than text, by their first bytes. None of these sequences begins a text: an ASCII prefix is
+/// followed by other bytes, or is an unmistakable signature.
 const FOREIGN_FORMATS: [ForeignFormat; 33] = [
-    // Behind the magic number comes the header of a page, which begins with a field's type.
+    // The header of a page follows the magic number, and begins with a field's type.
     foreign_format(b"PAR1\x15", "Parquet", ForeignFormatRemedy::SourceFormat("parquet")),
     foreign_format(b"ARROW1\0\0", "an Arrow file", ForeignFormatRemedy::SourceFormat("arrow")),
     foreign_format(
@@ -322,7 +323,7 @@ const FOREIGN_FORMATS: [ForeignFormat; 33] = [
     foreign_format(b"\xff\x06\0\0sNaPpY", "snappy data", UNPACK_REMEDY),
     foreign_format(b"LZIP\x01", "lzip data", UNPACK_REMEDY),
     foreign_format(b"SQLite format 3\0", "an SQLite database", EXPORT_REMEDY),
-    // A workbook of before 2007, a document.
+    // A workbook of before 2007, or a document.
     foreign_format(
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
         "an Excel workbook or another OLE document",
@@ -355,7 +356,8 @@ const FOREIGN_FORMATS: [ForeignFormat; 33] = [
     ),
 ];
 
-/// Returns the name of the format of a file that is no text, by its first bytes, and the way to read it.
+/// Detects the format of a file that is not text from its first bytes; returns the format's name and the way
+/// to read it.
 fn detect_foreign_format(head: &[u8]) -> Option<(&'static str, ForeignFormatRemedy)> {
     if is_tar(head) {
         return Some(("a tar archive", ForeignFormatRemedy::Hint(TAR_HINT)));
@@ -377,7 +379,7 @@ fn detect_foreign_format(head: &[u8]) -> Option<(&'static str, ForeignFormatReme
         if is_zlib(head) {
             return Some(("zlib data", ZLIB_REMEDY));
         }
-        // The protocol, and what begins a frame, or the objects of which tables are mostly made.
+        // The protocol version, followed by a frame or by the objects that usually begin tables.
         if matches!(head, [0x80, 2..=5, b'\x95' | b'c' | b'}' | b']' | b'(' | b'K', ..]) {
             return Some(("a pickle of Python", EXPORT_REMEDY));
         }
@@ -388,8 +390,8 @@ fn detect_foreign_format(head: &[u8]) -> Option<(&'static str, ForeignFormatReme
         .map(|other| (other.name, other.remedy))
 }
 
-/// Names what is in a file that could not be read as `format`, if its first bytes are those of something else: a server's
-/// page of HTML, a pointer of Git LFS, a file that is compressed as a whole. Other errors stay what they are.
+/// Adds the detected content to the error of a file that could not be read as `format`, such as an HTML error
+/// page, a Git LFS pointer, or a file compressed as a whole. Other errors remain unchanged.
 pub(super) fn explain_foreign_content(
     error: Error,
     files: &[Arc<SourceFile>],
@@ -416,7 +418,7 @@ pub(super) fn explain_foreign_content(
     }
 }
 
-/// Returns what a file begins like that is not of `format`, and the way to read it.
+/// Describes the content of a file that does not begin like `format`, and the way to read it.
 fn describe_foreign_content(head: &[u8], format: Format) -> Option<(String, String)> {
     match detect_foreign_format(head) {
         Some((_, ForeignFormatRemedy::SourceFormat(name))) if name == format.name() => return None,
@@ -464,7 +466,7 @@ fn check_is_text(head: &[u8], shown: &Arc<str>) -> Result<()> {
     })
 }
 
-/// Returns whether a file begins with zlib data: with its header, and what can be inflated behind it.
+/// Returns true if a file begins with zlib data: a header, followed by data that can be inflated.
 fn is_zlib(head: &[u8]) -> bool {
     // Deflate with a window of 32 KiB at any level, and no dictionary.
     if !matches!(head, [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..]) {
@@ -476,14 +478,14 @@ fn is_zlib(head: &[u8]) -> bool {
     result.is_ok() && inflate.total_out() > 0
 }
 
-/// Bytes of a header of a tar archive, and where its checksum stands among them.
+/// Size of a tar header, and the range of its checksum.
 const TAR_HEADER_BYTES: usize = 512;
 const TAR_CHECKSUM_RANGE: std::ops::Range<usize> = 148..156;
-/// Offset of the magic number in POSIX.1-1988 and GNU archives.
+/// Range of the magic number in POSIX.1-1988 and GNU archives.
 const TAR_MAGIC_RANGE: std::ops::Range<usize> = 257..262;
 
-/// Returns whether a file begins with the header of a tar archive: its checksum fits, which is all that archives of Unix V7
-/// have, or it has the magic number and is no text.
+/// Returns true if a file begins with the header of a tar archive. Either its checksum is right, which is all
+/// that archives of Unix V7 have, or it has the magic number and is no text.
 fn is_tar(head: &[u8]) -> bool {
     let Some(header) = head.get(..TAR_HEADER_BYTES) else { return false };
     let has_magic = header.get(TAR_MAGIC_RANGE) == Some(b"ustar");
@@ -504,7 +506,7 @@ fn is_tar(head: &[u8]) -> bool {
     is_sum && header.first().is_some_and(|byte| *byte != 0)
 }
 
-/// A number of a tar header: octal digits between blanks and NULs.
+/// Parses a number of a tar header: octal digits between blanks and NULs.
 fn parse_octal(field: &[u8]) -> Option<i64> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | 0);
     let start = field.iter().position(|byte| !is_blank(byte))?;
@@ -514,7 +516,7 @@ fn parse_octal(field: &[u8]) -> Option<i64> {
     })
 }
 
-/// Returns whether a zip archive is a workbook: its first entry is one of those.
+/// Returns true if a zip archive is a workbook, according to its first entry.
 fn is_workbook(head: &[u8]) -> bool {
     let name = head.get(30..).unwrap_or_default();
     [
@@ -528,7 +530,7 @@ fn is_workbook(head: &[u8]) -> bool {
     .any(|begin| name.starts_with(begin))
 }
 
-/// An encoding of text other than UTF-8, of units of two or four bytes.
+/// A text encoding other than UTF-8, with units of two or four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TextEncoding {
     unit_bytes: usize,
@@ -541,9 +543,9 @@ impl TextEncoding {
         Self { unit_bytes, is_big_endian, has_mark }
     }
 
-    /// The encoding of a text that begins so: by its byte-order mark; without one if all of its units are
-    /// characters of a text, those of line ends, separators and digits among them, and as bytes it is none, having
-    /// NULs.
+    /// Detects the encoding of a text from its first bytes. A byte-order mark decides. Without one, the text
+    /// must contain NULs, all its units must be characters of a text, and some of them ASCII, as line ends,
+    /// separators and digits are.
     pub(super) fn detect(head: &[u8]) -> Option<Self> {
         match head {
             [0xff, 0xfe, 0, 0, ..] => return Some(Self::new(4, false, true)),
@@ -559,7 +561,7 @@ impl TextEncoding {
         kinds.into_iter().find(|encoding| encoding.matches_text(head))
     }
 
-    /// Returns whether a text that has NULs and begins so is in this encoding.
+    /// Returns true if a text that contains NULs and begins with `head` is in this encoding.
     fn matches_text(self, head: &[u8]) -> bool {
         let is_utf8_beyond_ascii = utf8_prefix(head).is_some_and(|text| !text.is_ascii());
         let (mut units, mut latin, mut ascii_pairs) = (0, 0, 0);
@@ -588,7 +590,7 @@ impl TextEncoding {
             }
             has_line_end |= matches!(character, '\n' | '\r');
             latin += usize::from(character.is_ascii());
-            // Bytes of text with a NUL here and there are pairs of characters.
+            // UTF-8 text with an occasional NUL would consist of pairs of ASCII characters.
             let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
             ascii_pairs += usize::from(unit.iter().all(is_text));
         }
@@ -606,11 +608,11 @@ impl TextEncoding {
         }
     }
 
-    /// The error of a file that is encoded so.
+    /// Returns the error for a file in this encoding.
     pub(super) fn unsupported_error(self, shown: &str) -> Error {
         let name = self.name();
         let (family, _) = name.split_at(6);
-        // A program that is given a mark leaves it out.
+        // A decoder that is told the family removes the byte-order mark.
         let (reason, from) = match self.has_mark {
             true => (format!("it begins with a {family} byte-order mark"), family),
             false => (format!("it is {name} without a byte-order mark"), name),
@@ -643,13 +645,13 @@ mod tests {
             (C::None, b"\x1f\x8b\x08\0\0", C::Gzip),
             (C::Zstd, b"\x1f\x8b\x08\0\0", C::Gzip),
             (C::None, b"(\xb5/\xfd", C::Zstd),
-            // A frame that is to be skipped, as parallel compressors write.
+            // A skippable frame, as parallel compressors write it.
             (C::Zstd, b"\x50\x2a\x4d\x18\x04\0\0\0", C::Zstd),
             (C::None, b"BZh91AY&SY", C::Bzip2),
             (C::None, b"BZh9\x17\x72\x45\x38\x50\x90", C::Bzip2),
             (C::None, b"BZh9,count\n", C::None),
             (C::None, b"\xfd7zXZ\0", C::Xz),
-            // Cut off or damaged: its decoder will say so.
+            // The data is cut off or damaged, and its decoder reports that.
             (C::Gzip, b"\x1f", C::Gzip),
             (C::Gzip, b"\x1f\x0b\x08\0", C::Gzip),
             (C::Xz, b"\xfc7zXZ\0", C::Xz),
@@ -658,7 +660,7 @@ mod tests {
             (C::Bzip2, b"B,count\n", C::None),
             (C::Zstd, b"(", C::Zstd),
             (C::Zstd, b"(1)\n", C::None),
-            // Neither damaged nor compressed: what it is will be said.
+            // The data is neither damaged nor compressed; its format is reported.
             (C::Gzip, b"PK\x03\x04", C::None),
             (C::Zstd, &b"a\0,\0b\0\n\0".repeat(4), C::None),
             (C::Gzip, b"", C::None),
@@ -704,7 +706,7 @@ mod tests {
         }
     }
 
-    /// The header of a zip archive's first entry.
+    /// Returns the header of a zip archive's first entry.
     fn zip(name: &str) -> Vec<u8> {
         let mut header = b"PK\x03\x04".to_vec();
         header.resize(26, 0);
@@ -735,7 +737,7 @@ mod tests {
                 assert!(message.contains("pigz -d"), "{message}");
             }
         }
-        // A text in UTF-16LE whose first character has the bytes of the header, and others.
+        // A text in UTF-16LE whose first character has the bytes of the zlib header.
         let utf16 = encoded("\u{5e78},b\n1,2\n3,4\n5,6\n", TextEncoding::new(2, false, false));
         assert!(!is_zlib(&utf16));
         assert!(user_message(check_is_text(&utf16, &path).unwrap_err()).contains("UTF-16LE"));
@@ -781,7 +783,7 @@ mod tests {
         }
     }
 
-    /// A header as programs write it.
+    /// Returns a tar header as programs write it.
     fn tar_header(magic: &[u8], checksum: fn(i64) -> String) -> Vec<u8> {
         let mut header = vec![0; TAR_HEADER_BYTES];
         for (at, field) in [
@@ -806,7 +808,7 @@ mod tests {
     #[test]
     fn tar_archives_of_every_age_are_told_and_texts_are_none() {
         let posix = |sum: i64| format!("{sum:06o}\0 ");
-        // Both bytes of a letter count as 256 less.
+        // Signed, both bytes of the letter count as 256 less.
         let signed = |sum: i64| format!("{:06o}\0 ", sum - 512);
         for (header, expected) in [
             (tar_header(b"ustar\x0000", posix), true),
@@ -815,7 +817,7 @@ mod tests {
             (tar_header(b"", signed), true),
             (tar_header(b"", |sum| format!("{sum:o}\0")), true),
             (tar_header(b"", |sum| format!(" {sum:5o} \0")), true),
-            // A damaged one is still known by its magic number.
+            // A damaged header is still recognized by its magic number.
             (tar_header(b"ustar\x0000", posix_plus), true),
             (tar_header(b"", posix_plus), false),
             (tar_header(b"", |_| "9".to_owned()), false),
@@ -874,7 +876,7 @@ mod tests {
             for encoding in ENCODINGS {
                 let bytes = encoded(text, encoding);
                 assert_eq!(TextEncoding::detect(&bytes), Some(encoding), "{text}");
-                // The look may end within a character.
+                // The probe may end within a character.
                 let cut = &bytes[..bytes.len() - 1];
                 if cut.len() >= 2 * encoding.unit_bytes {
                     assert_eq!(TextEncoding::detect(cut), Some(encoding), "{text}");
@@ -913,7 +915,7 @@ mod tests {
 
     #[test]
     fn an_encoding_is_told_where_the_look_ends_within_a_character() {
-        // A NUL in UTF-8 makes no other encoding of it.
+        // A NUL does not turn UTF-8 into another encoding.
         for (begin, character) in
             [("xxa\0", "\u{5e74}"), ("xab\0", "\u{e9}t"), ("b\0a", "\u{e9}"), ("x\0a", "\u{438}")]
         {
@@ -924,7 +926,7 @@ mod tests {
             );
             assert_eq!(TextEncoding::detect(text.as_bytes()), None, "{begin:?}");
         }
-        // The first byte of a character of UTF-8 is none.
+        // The first byte of a UTF-8 character is none.
         for encoding in ENCODINGS {
             let units = HEAD_PROBE_BYTES / encoding.unit_bytes;
             let bytes = encoded(&format!("{}\u{e4},\n", "ab,c\n".repeat(200)), encoding);

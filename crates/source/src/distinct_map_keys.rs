@@ -1,10 +1,11 @@
-//! Maps with a key that comes twice: the last entry of a key counts.
+//! Removal of repeated map keys: the last entry of a key counts.
 //!
-//! Parquet's specification says so of its maps, and JSON objects are read the same way. Arrow and Avro say nothing
-//! that readers could rely on. A map in a query has each key once, whatever file it comes from.
+//! Parquet's specification says so for its maps, and JSON objects are read in the same way. Arrow and Avro
+//! define nothing that readers could rely on. A map in a query has each key once, whatever file it comes
+//! from.
 //!
-//! Cost: keys are compared pairwise in maps of up to [`PAIRWISE`] entries, longer maps sort them. Columns are copied
-//! only where a key is repeated.
+//! Cost: maps of up to [`PAIRWISE_ENTRIES_MAX`] entries compare their keys pairwise, longer maps sort them.
+//! Columns are copied only if a key is repeated.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use arrow::datatypes::{DataType, Field};
 
 use crate::error::Result;
 
-/// Largest number of entries whose keys are compared pairwise.
+/// Maximum number of entries whose keys are compared pairwise.
 const PAIRWISE_ENTRIES_MAX: usize = 8;
 
 /// Removes all but the last entry of each key from the maps of a batch, at any depth.
@@ -56,7 +57,7 @@ fn has_map(field: &Field) -> bool {
     }
 }
 
-/// Returns an array whose maps have each key once; none if they do already.
+/// Returns an array whose maps have each key once; none if they already do.
 fn deduplicate_map_keys(array: &ArrayRef) -> Result<Option<ArrayRef>> {
     Ok(match array.data_type() {
         DataType::Map(_, _) => deduplicate_map(array.as_map())?,
@@ -133,14 +134,14 @@ fn deduplicate_map(maps: &MapArray) -> Result<Option<ArrayRef>> {
             *sorted,
         )?)));
     };
-    // Entries that are kept, in their order, and how many each row has.
+    // Entries that are kept, in their order, and the number of entries of each row.
     let mut kept: Vec<u64> = (offsets[0] as u64..offsets[first] as u64).collect();
     let mut lengths: Vec<usize> = (0..first).map(|row| row_entries(row).len()).collect();
     for row in first..maps.len() {
         let start = kept.len();
         let entries = row_entries(row);
         if maps.is_valid(row) && repeats(entries.clone(), &mut sorted_entries) {
-            // Entries of a key are in their order, so that the last of each run is the last one written.
+            // The sort is stable, so the last entry of each run is the last one written.
             sorted_entries.clear();
             sorted_entries.extend(entries);
             sorted_entries.sort_by(|left, right| compare(*left, *right));
@@ -169,7 +170,7 @@ fn map_entries(maps: &MapArray, columns: Vec<ArrayRef>) -> Result<StructArray> {
     Ok(StructArray::try_new(maps.entries().fields().clone(), columns, None)?)
 }
 
-/// Returns whether two of a map's entries have the same key.
+/// Returns true if two of a map's entries have the same key.
 fn has_repeated_key(
     compare: &DynComparator,
     entries: std::ops::Range<usize>,

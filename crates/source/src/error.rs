@@ -1,10 +1,10 @@
-//! What can go wrong with a source.
+//! Errors of sources.
 //!
-//! An error of ours may have to travel through a library's: what we read from is given to decoders as
-//! [`Read`](io::Read) and the like. It goes in as [`io::Error::other`] or [`ArrowError::ExternalError`], and
-//! [`Error::io`] and `From<ArrowError>` take it out again. Whoever asks us for bytes in that way and is not of
-//! this crate finds [`tidemill_base::Error`] in them ([`for_others`]), and whoever gives us some may have put
-//! that one in.
+//! An error of this crate may have to pass through a library, because decoders read from this crate's inputs
+//! as [`Read`](io::Read) and the like. It goes in as [`io::Error::other`] or [`ArrowError::ExternalError`],
+//! and [`Error::from_io`] and `From<ArrowError>` take it out again. Callers outside of this crate that read
+//! bytes in that way find [`tidemill_base::Error`] in them ([`to_external_error`]). Inputs from outside may
+//! also contain that type.
 
 use std::io;
 use std::path::Path;
@@ -15,120 +15,120 @@ use tidemill_base::{BadRecord, BoxedHostError};
 
 use crate::filter_program;
 
-/// The crate's results.
+/// A result with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a source is not opened or read. What the user is told of it says [`tidemill_base::Error`], of which each
-/// is a variant.
+/// An error of opening or reading a source. Each variant becomes a variant of [`tidemill_base::Error`], which
+/// the user sees.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A source that there cannot be as it is asked for: a URL, a format, an option, a column.
+    /// Invalid use of a source: a URL, a format, an option or a column.
     #[error("{message}")]
     Usage {
-        /// What is wrong, naming the object in backticks.
+        /// The problem, with the object in backticks.
         message: String,
-        /// What to do about it.
+        /// The hint for the user, if there is one.
         hint: Option<String>,
     },
-    /// No file where one was named.
+    /// A named file does not exist.
     #[error("no such file or folder: `{path}`")]
     NotFound {
         /// The path or pattern as the user wrote it.
         path: String,
-        /// What to do about it.
+        /// The hint for the user, if there is one.
         hint: Option<String>,
     },
-    /// The operating system refused, or what else gives or takes bytes: its answer may hold one of
-    /// [`tidemill_base`].
+    /// The operating system, or another producer or consumer of bytes, failed. The source may contain an
+    /// error of [`tidemill_base`].
     #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// The attempted action, as an infinitive.
         action: &'static str,
         /// The object of the action.
         path: String,
-        /// The answer.
+        /// The underlying error.
         source: io::Error,
     },
-    /// What is elsewhere cannot be named, reached or read.
+    /// A remote file cannot be named, reached or read.
     #[error(transparent)]
     Remote(tidemill_remote::Error),
-    /// A program that the bytes go through cannot be started, or has failed.
+    /// A filter program cannot be started, or has failed.
     #[error(transparent)]
     Program(filter_program::ProgramError),
-    /// A reader that the program around has registered failed.
+    /// A reader that the embedding program has registered failed.
     #[error("cannot read `{path}` as `{format}`: {source}")]
     RegisteredFormat {
         /// The format.
         format: String,
         /// The file.
         path: String,
-        /// Its error, as it gave it, which may be one of [`tidemill_base`].
+        /// Its unchanged error, which may be one of [`tidemill_base`].
         source: BoxedHostError,
     },
-    /// A rowfile that is damaged, or that this release does not read.
+    /// A rowfile is damaged, or this release cannot read it.
     #[error("{reason}")]
     Rowfile {
         /// The file.
         path: String,
-        /// What is wrong, and where, with the file's name.
+        /// The problem and its offset, with the file's name.
         reason: String,
-        /// What to do about it.
+        /// The hint for the user, if there is one.
         hint: Option<String>,
     },
-    /// Bytes that are not what their format demands, beyond single records.
+    /// A file's bytes violate its format, beyond single records.
     #[error("`{path}` is damaged: {reason}")]
     Corrupt {
         /// The file.
         path: String,
-        /// Where in the file, in bytes, if known.
+        /// Offset in the file in bytes, if known.
         offset: Option<u64>,
-        /// What was expected and what was found.
+        /// The expected and the found bytes.
         reason: String,
-        /// What to do about it.
+        /// The hint for the user, if there is one.
         hint: Option<String>,
     },
-    /// Files that do not make one table.
+    /// Files that do not fit into one table.
     #[error("`{path}` does not go with `{other}`: {reason}")]
     IncompatibleFiles {
         /// The file at fault: the later one.
         path: String,
-        /// The file that it differs from.
+        /// The file that it is compared with.
         other: String,
-        /// In what it differs, naming the column.
+        /// The difference, naming the column.
         reason: String,
-        /// What to do about it.
+        /// The hint for the user, if there is one.
         hint: Option<String>,
     },
-    /// More malformed records than are allowed.
+    /// More malformed records than the limit allows.
     #[error("{count} malformed records, {allowed} allowed")]
     BadRecords {
-        /// How many were found before the run stopped.
+        /// Number of malformed records found before the run stopped.
         count: u64,
         /// The limit as the user would write it.
         allowed: String,
-        /// The first few.
+        /// The first few records.
         first: Vec<BadRecord>,
     },
-    /// A file on this machine is another one by now.
+    /// A local file has changed since it was listed.
     #[error("`{path}` changed while it was read: {reason}")]
     FileChanged {
         /// The file.
         path: String,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
-    /// A file that takes more memory to be decompressed than any may have.
+    /// A file needs more memory for decompression than any file may use.
     #[error("{message}")]
     Memory {
-        /// What did not fit.
+        /// The amount that does not fit.
         message: String,
-        /// What to do about it.
+        /// The hint for the user, if there is one.
         hint: Option<String>,
     },
-    /// Arrow makes no batch of columns that were read.
+    /// Arrow cannot build a batch from the columns.
     #[error(transparent)]
     Arrow(ArrowError),
-    /// The run was asked to stop.
+    /// The run was cancelled.
     #[error("interrupted")]
     Interrupted,
     /// A broken invariant.
@@ -145,7 +145,7 @@ impl Error {
         Error::Usage { message: message.into(), hint: Some(hint.into()) }
     }
 
-    /// The file that cannot be read, where it is one file's fault.
+    /// Returns the path of the file that cannot be read, if the error concerns a single file.
     pub(crate) fn faulty_path(&self) -> Option<String> {
         match self {
             Error::Io { path, .. }
@@ -157,7 +157,7 @@ impl Error {
         }
     }
 
-    /// The answer to `action`, or the error of ours that came through it.
+    /// Creates the error of a failed `action`, or takes out the error of this crate that `source` contains.
     pub(crate) fn from_io(action: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
         match source.downcast::<Error>() {
             Ok(ours) => ours,
@@ -166,7 +166,8 @@ impl Error {
     }
 }
 
-/// The answer to whoever reads what we have, beyond this crate: if it is one of ours, as what is told.
+/// Converts an I/O error for readers outside of this crate: an error of this crate becomes
+/// [`tidemill_base::Error`].
 pub(crate) fn to_external_error(error: io::Error) -> io::Error {
     match error.downcast::<Error>() {
         Ok(ours) => io::Error::other(tidemill_base::Error::from(ours)),
@@ -243,7 +244,7 @@ impl From<Error> for tidemill_base::Error {
     }
 }
 
-/// What the user is told.
+/// Returns the message that the user sees.
 #[cfg(test)]
 pub(crate) fn user_message(error: Error) -> String {
     tidemill_base::Error::from(error).to_string()
@@ -267,7 +268,7 @@ mod tests {
             assert!(matches!(within(error()), Error::FileChanged { .. }), "{kind}");
             let arrows = ArrowError::IoError("reading".into(), error());
             assert!(matches!(arrows.into(), Error::FileChanged { .. }), "{kind}");
-            // Whoever else asks for bytes finds what they know.
+            // Readers outside of the crate find the error type of `tidemill_base`.
             let lent = to_external_error(error());
             assert!(matches!(Told::io("read", "x", lent), Told::FileChanged { .. }), "{kind}");
         }

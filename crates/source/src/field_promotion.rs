@@ -1,17 +1,17 @@
-//! Promotion: the fields of a nested record as columns of the source.
+//! Field promotion: the fields of a nested record become columns of the source.
 //!
 //! ```text
 //!   old file   day  input {user, url}          source   day  user  url
 //!   new file   day  user  url                           from input, or from the file itself
 //! ```
 //!
-//! A source whose files are of the old shape and of the new is one table: a promoted column is
-//! the record's field where a file has the record, and the file's own column of that name where it
-//! has that. Who reads can so move first, and who writes later. The record is a struct, JSON in a
-//! string, or a row in bytes whose schema is with the column (`docs/formats/rowfile.md`).
+//! A source whose files have the old and the new shape is one table. A promoted column is the record's field
+//! in files that have the record, and the file's own column of that name in the other files. Readers can thus
+//! change before writers do. The record is a struct, JSON in a string, or a row in bytes whose schema is part
+//! of the column (`docs/formats/rowfile.md`).
 //!
-//! A row that has a value in both places is an error: neither can be said to be the right one. A row
-//! whose JSON is no record is a malformed one, as a line is whose own JSON is none.
+//! A row with a value in both places is an error, because neither value has precedence. A row whose JSON is
+//! no record is malformed, like a line with invalid JSON.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -34,19 +34,19 @@ use super::read_options::ReadOptions;
 use super::type_unification::unify_types;
 use super::{RejectLog, Source, SourceColumnOrigin, Split};
 
-/// A column to be promoted.
+/// A request to promote the fields of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldPromotion {
     /// The column that holds the record.
     pub column: String,
-    /// What its fields' names begin with as columns. Default: nothing.
+    /// Prefix of the resulting columns' names. Default: none.
     pub prefix: String,
 }
 
 impl FromStr for FieldPromotion {
     type Err = Error;
 
-    /// `input`, or `input=in_` for columns that begin with `in_`.
+    /// Parses `input`, or `input=in_` for columns with the prefix `in_`.
     fn from_str(text: &str) -> Result<Self> {
         let (column, prefix) = text.split_once('=').unwrap_or((text, ""));
         if column.is_empty() {
@@ -59,18 +59,17 @@ impl FromStr for FieldPromotion {
     }
 }
 
-/// Makes the fields of the columns that are named columns of the source.
+/// Turns the fields of the named columns into columns of the source.
 ///
 /// # Errors
-/// [`Error::Usage`] for a column that holds no record, and names that collide; what sampling
-/// JSON meets.
+/// [`Error::Usage`] for a column that holds no record, and for names that collide; those of sampling JSON.
 pub(super) fn promote_fields(source: Source, wanted: &[FieldPromotion]) -> Result<Source> {
     let mut source = Arc::new(source);
     let mut promotions: Vec<(PromotedRecord, String)> = Vec::new();
     for promote in wanted {
         let schema = Arc::clone(source.schema());
         let Ok(index) = schema.index_of(&promote.column) else {
-            // Once all files are of the new shape, there is nothing left to promote.
+            // Once all files have the new shape, nothing remains to promote.
             let names = schema.fields().iter().map(|field| field.name().as_str());
             if let Some(nearest) = suggestions::nearest_candidate(&promote.column, names) {
                 return Err(Error::usage_with_hint(
@@ -132,12 +131,12 @@ fn still_sampled_error() -> Error {
     Error::Internal("a source is still being sampled".into())
 }
 
-/// Puts the promoted columns where the records were, or where a column of their name is before.
+/// Puts the promoted columns at the position of their record, or of an earlier column of the same name.
 fn place_promoted_columns(
     source: &mut Source,
     promotions: Vec<(PromotedRecord, String)>,
 ) -> Result<()> {
-    // By name: which promotion, and which of its fields.
+    // For each column name, the record's index and its field.
     let mut given: HashMap<String, (usize, FieldRef)> = HashMap::new();
     for (index, (promotion, prefix)) in promotions.iter().enumerate() {
         for field in &promotion.fields {
@@ -171,7 +170,7 @@ fn place_promoted_columns(
             let Some((promotion, field)) = given.remove(name) else { return };
             let own = match names.get(name) {
                 Some(SourceColumnOrigin::File(own)) => Some(*own),
-                // A folder's value counts, as it does against a file's own column.
+                // A folder's value has precedence, as over a file's own column.
                 Some(SourceColumnOrigin::Key(_)) => return,
                 _ => None,
             };
@@ -234,7 +233,7 @@ fn has_rowfile_rows(source: &Source, name: &str) -> Result<bool> {
     Ok(false)
 }
 
-/// The fields of the rows that a column holds, those of all files by name.
+/// Returns the fields of the rowfile rows that a column holds, unified over all files by name.
 fn rowfile_row_fields(source: &Source, column: usize, name: &str) -> Result<Fields> {
     let mut known: Option<(rowfile::Schema, usize)> = None;
     let mut all = DataType::Struct(Fields::empty());
@@ -280,10 +279,10 @@ fn rowfile_row_fields(source: &Source, column: usize, name: &str) -> Result<Fiel
     }
 }
 
-/// So many files are looked at.
+/// Maximum number of files that are sampled.
 const PROMOTION_SAMPLE_FILES_MAX: usize = 16;
 
-/// The fields of the records that a column holds as JSON, as a sample shows them.
+/// Infers the fields of a column's JSON records from a sample.
 fn infer_json_fields(source: &Arc<Source>, column: usize, name: &str) -> Result<Fields> {
     if let Some(file) = source.files.iter().find(|file| file.is_stream()) {
         return Err(Error::usage_with_hint(
@@ -294,7 +293,7 @@ fn infer_json_fields(source: &Arc<Source>, column: usize, name: &str) -> Result<
             "write it to a file first",
         ));
     }
-    // The beginnings of some files, spread over them.
+    // The beginnings of files, spread evenly over all of them.
     let splits: Vec<Split> = source
         .splits()?
         .into_iter()

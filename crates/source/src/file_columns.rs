@@ -1,8 +1,8 @@
-//! The columns of a source whose files may differ.
+//! Column layouts of sources whose files differ.
 //!
-//! A source has the columns of all its files by name, in the order of their first appearance.
-//! Files of the same columns in the same order have one [`Layout`], which says where the
-//! source's columns are in them; a column that a file does not have is null in its rows.
+//! A source has the columns of all its files by name, in the order of their first appearance. Files with the
+//! same columns in the same order share one [`FileColumnLayout`], which maps the source's columns to
+//! positions in the file. A column that a file lacks is null in its rows.
 //!
 //! ```text
 //!   source      day  n  city  price          layouts
@@ -26,14 +26,14 @@ use super::SourceFile;
 use super::error::{Error, Result};
 use super::type_unification::{TypeConflict, unify_types};
 
-/// Whether the files of a source may have different columns.
+/// Policy for files of a source with different columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ColumnLayoutPolicy {
     /// The source has the columns of all files, by name.
     #[default]
     Union,
-    /// All files have the columns of the first one, in its order; only that one is looked at
-    /// before the others are read.
+    /// All files have the columns of the first one, in its order. Only the first file is inspected before the
+    /// others are read.
     Same,
 }
 
@@ -49,23 +49,23 @@ impl FromStr for ColumnLayoutPolicy {
     }
 }
 
-/// Where the source's columns are in a file.
+/// Positions of the source's columns in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileColumnLayout {
-    /// The file's own columns.
+    /// Number of the file's own columns.
     pub(super) fields: usize,
-    /// Per column of the source's files, its place in this one; none if it does not have it.
+    /// For each column of the source's files, its position in this file; none if the file lacks it.
     pub(super) places: Vec<Option<usize>>,
 }
 
 impl FileColumnLayout {
-    /// The source's columns, in their order.
+    /// Returns a layout with the source's columns in their order.
     pub(super) fn identity(fields: usize) -> Self {
         Self { fields, places: (0..fields).map(Some).collect() }
     }
 }
 
-/// Two files that have a column of types which do not unify.
+/// Two files with types of a column that do not unify.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnTypeConflict {
     first_file: usize,
@@ -73,28 +73,28 @@ pub(super) struct ColumnTypeConflict {
     conflict: TypeConflict,
 }
 
-/// The files' own columns.
+/// The columns of a source's files, unified over all files.
 #[derive(Debug)]
 pub(super) struct FileColumns {
-    /// All of them by name.
+    /// All columns by name.
     pub(super) fields: Vec<FieldRef>,
     pub(super) layouts: Vec<FileColumnLayout>,
-    /// Per file, its layout; for files beyond, the first one.
+    /// Layout of each file; files beyond the end have the first layout.
     pub(super) file_layouts: Vec<usize>,
-    /// Per column, a file that shows it to be of its type; none if no file did, or the user.
+    /// For each column, a file that shows its type; none for a declared type, or if no file shows it.
     pub(super) type_witnesses: Vec<Option<usize>>,
-    /// Per column, whether the user gave its type.
+    /// For each column, true if the user declared its type.
     pub(super) has_declared_type: Vec<bool>,
-    /// Per column, why it cannot be read.
+    /// For each column, the type conflict that makes it unreadable.
     pub(super) type_conflicts: Vec<Option<ColumnTypeConflict>>,
-    /// The file whose columns all others must have, where files may not differ.
+    /// The file whose columns all others must have, if files may not differ.
     pub(super) reference_file: usize,
-    /// True if they are the keys of a sample, so that other records may have more.
+    /// True if the columns are the keys of sampled records, so that other records may have more.
     pub(super) is_sampled: bool,
 }
 
 impl FileColumns {
-    /// Columns that are found in every file by the same means.
+    /// Creates columns that every file has at the same positions.
     pub(super) fn with_uniform_layout(fields: Vec<FieldRef>) -> Self {
         Self {
             layouts: vec![FileColumnLayout::identity(fields.len())],
@@ -121,7 +121,7 @@ impl FileColumns {
         }
     }
 
-    /// Gives a column the type that the user wants for it.
+    /// Sets a column's type to the declared one.
     pub(super) fn declare_type(&mut self, index: usize, data_type: &DataType) {
         let name = self.fields[index].name();
         self.fields[index] = Arc::new(Field::new(name, data_type.clone(), true));
@@ -130,10 +130,10 @@ impl FileColumns {
         self.type_conflicts[index] = None;
     }
 
-    /// Gives the columns named in `wanted` the types it has for them.
+    /// Sets the types of all columns that `wanted` names.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a name that no column has.
+    /// [`Error::Usage`] for an unknown name.
     pub(super) fn override_types(&mut self, wanted: &Schema) -> Result<()> {
         let fields = self.fields.iter().enumerate();
         let places: HashMap<String, usize> =
@@ -152,7 +152,7 @@ impl FileColumns {
         Ok(())
     }
 
-    /// Returns whether the type of a column of the files was told by a sample, and not by the user.
+    /// Returns true if the type of a column was inferred from a sample and not declared by the user.
     pub(super) fn has_inferred_type(&self, index: usize) -> bool {
         self.has_declared_type.get(index) == Some(&false)
     }
@@ -165,7 +165,7 @@ impl FileColumns {
         &self.layouts[self.layout_index(file)]
     }
 
-    /// Why a column cannot be read, if it cannot.
+    /// Returns the error of a column that cannot be read because of a type conflict.
     pub(super) fn type_conflict_error(
         &self,
         index: usize,
@@ -207,20 +207,20 @@ impl FileColumns {
     }
 }
 
-/// Columns collected file by file.
+/// Collects the column names of a source, file by file.
 #[derive(Debug, Default)]
 pub(super) struct ColumnNameCollector {
     names: Vec<String>,
     positions: HashMap<String, usize>,
-    /// Per layout, the column that each field is.
+    /// For each layout, the source column of each field.
     layout_columns: Vec<Vec<usize>>,
-    /// Per layout, the first file that has it.
+    /// For each layout, the first file that has it.
     first_files: Vec<usize>,
     file_layouts: Vec<usize>,
 }
 
 impl ColumnNameCollector {
-    /// Adds a layout by its columns' names, each of which is there once.
+    /// Adds a layout by its unique column names; returns its index.
     pub(super) fn add_layout<'a>(
         &mut self,
         file: usize,
@@ -241,7 +241,7 @@ impl ColumnNameCollector {
         self.layout_columns.len() - 1
     }
 
-    /// Adds the first layout, of which every column is one of its own whatever its name.
+    /// Adds the first layout, in which every field is a column of its own whatever its name.
     pub(super) fn add_first_layout<'a>(
         &mut self,
         file: usize,
@@ -256,7 +256,7 @@ impl ColumnNameCollector {
         self.layout_columns.len() - 1
     }
 
-    /// Says which layout a file has.
+    /// Sets the layout of a file.
     pub(super) fn set_file_layout(&mut self, file: usize, layout: usize) {
         if self.file_layouts.len() <= file {
             self.file_layouts.resize(file + 1, 0);
@@ -272,19 +272,19 @@ impl ColumnNameCollector {
         self.layout_columns.is_empty()
     }
 
-    /// The columns that a file's fields are.
+    /// Returns the source columns of a file's fields.
     pub(super) fn file_columns(&self, file: usize) -> &[usize] {
         let layout = self.file_layouts.get(file).copied().unwrap_or(0);
         self.layout_columns.get(layout).map_or(&[], Vec::as_slice)
     }
 
-    /// Per layout, its first file and columns.
+    /// Returns the first file and the columns of each layout.
     pub(super) fn layouts(&self) -> impl Iterator<Item = (usize, &[usize])> {
         self.first_files.iter().copied().zip(self.layout_columns.iter().map(Vec::as_slice))
     }
 
-    /// A file that shares no column with the first one, nor with one that does, and so on: its
-    /// header may be none.
+    /// Returns a file that is not connected to the first one by shared columns, directly or through other
+    /// files. Its header may be data.
     pub(super) fn find_unrelated_file(&self) -> Option<(usize, &[usize])> {
         let mut is_reached = vec![false; self.names.len()];
         let mut left: Vec<usize> = (0..self.layout_columns.len()).collect();
@@ -331,20 +331,20 @@ impl ColumnNameCollector {
     }
 }
 
-/// What the samples of delimited text show of a column.
+/// The type of a column as samples of delimited text show it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SampledColumnType {
     kind: InferredTextType,
-    /// Values that are not null.
+    /// Number of non-null values.
     value_count: u64,
     witness_file: Option<usize>,
 }
 
-/// With so many values seen a column's type is not made text by another file.
+/// After this many values, another file can no longer turn a column's type into text.
 const TYPE_SETTLED_VALUES_MIN: u64 = 100;
 
 impl SampledColumnType {
-    /// Takes what a file's sample shows.
+    /// Adds the type that a file's sample shows.
     pub(super) fn add_sample(&mut self, file: usize, kind: &InferredTextType, values: u64) {
         let before = self.kind.data_type();
         if self.value_count < TYPE_SETTLED_VALUES_MIN {
@@ -372,8 +372,8 @@ impl SampledColumnType {
     }
 }
 
-/// Numbers repeated names: `a`, `a_1`. Returns the first repeated name, its replacement, and the number of further
-/// ones.
+/// Numbers repeated names: `a`, `a_1`. Returns the first repeated name, its replacement, and the number of
+/// further ones.
 pub(super) fn number_repeated_names(names: &mut [String]) -> Option<(String, String, usize)> {
     let mut taken: HashSet<String> = names.iter().cloned().collect();
     if taken.len() == names.len() {
@@ -403,7 +403,7 @@ pub(super) fn number_repeated_names(names: &mut [String]) -> Option<(String, Str
     repeated
 }
 
-/// Columns of known types, unified file by file.
+/// Unifies the types of typed columns, file by file.
 #[derive(Debug, Default)]
 pub(super) struct ColumnTypeUnifier {
     fields: Vec<FieldRef>,
@@ -412,7 +412,7 @@ pub(super) struct ColumnTypeUnifier {
 }
 
 impl ColumnTypeUnifier {
-    /// Takes a file's column, which is the source's column of this index.
+    /// Adds a file's column, which is the source's column at this index.
     pub(super) fn add_column(&mut self, file: usize, index: usize, field: &FieldRef) {
         let Some(known) = self.fields.get_mut(index) else {
             self.fields.push(field.clone());
@@ -422,7 +422,7 @@ impl ColumnTypeUnifier {
         };
         match unify_types(known.data_type(), field.data_type()) {
             Ok(data_type) if data_type == *known.data_type() => {
-                // Rows of two schemas in one column are bytes.
+                // A column with rows of two schemas becomes plain bytes.
                 if known.metadata() != field.metadata() {
                     *known = Arc::new(Field::new(field.name(), data_type, true));
                 }
@@ -447,13 +447,12 @@ impl ColumnTypeUnifier {
     }
 }
 
-/// Which file showed a column's type, for columns whose types are told from all records
-/// together.
+/// The file that showed each column's type, for formats whose types are inferred from all records together.
 #[derive(Debug, Default)]
 pub(super) struct TypeWitnesses(HashMap<String, (DataType, usize)>);
 
 impl TypeWitnesses {
-    /// Takes the columns as they are after a file was looked at.
+    /// Records the columns as they are after a file was inspected.
     pub(super) fn record_types(&mut self, file: usize, fields: &[FieldRef]) {
         for field in fields {
             match self.0.get_mut(field.name()) {
@@ -472,12 +471,12 @@ impl TypeWitnesses {
     }
 }
 
-/// Columns of files that say them themselves, gathered file by file.
+/// Collects the schemas of typed files, file by file.
 #[derive(Debug, Default)]
 pub(super) struct FileSchemaCollector {
     names: ColumnNameCollector,
     types: ColumnTypeUnifier,
-    /// Files whose columns are the same are one layout.
+    /// Files with the same columns share one layout.
     known_layouts: HashMap<Vec<FieldRef>, usize>,
     first_schema: Option<(Vec<FieldRef>, Arc<SourceFile>)>,
 }
@@ -486,8 +485,8 @@ impl FileSchemaCollector {
     /// Adds a file's columns.
     ///
     /// # Errors
-    /// [`Error::Differ`] if they differ from the first file's and may not; [`Error::Corrupt`] if they
-    /// differ and one of the two files has two columns of one name.
+    /// [`Error::IncompatibleFiles`] if they differ from the first file's although files may not differ.
+    /// [`Error::Corrupt`] if they differ and one of the two files has two columns of the same name.
     pub(super) fn add_file(
         &mut self,
         file: &Arc<SourceFile>,
@@ -511,13 +510,13 @@ impl FileSchemaCollector {
                         hint: Some(SAME_LAYOUT_HINT.into()),
                     });
                 }
-                // What is there twice has no place by its name.
+                // A repeated name does not identify a position.
                 check_unique_names(expected, of)?;
                 check_unique_names(&own, file)?;
             }
         }
         let layout = if self.known_layouts.is_empty() {
-            // One by one: a single file may have two columns of one name.
+            // Every column counts separately: a single file may have two columns of the same name.
             self.names.add_first_layout(file.index, own.iter().map(|field| field.name().as_str()))
         } else {
             self.names.add_layout(file.index, own.iter().map(|field| field.name().as_str()))
@@ -565,6 +564,6 @@ fn describe_schema_difference(expected: &[FieldRef], own: &[FieldRef]) -> Option
         .then(|| format!("it has {} columns instead of {}", own.len(), expected.len()))
 }
 
-/// What to do about files that differ where they may not.
+/// The hint for files that differ although they may not.
 pub(super) const SAME_LAYOUT_HINT: &str = "--layouts same (job file: source.layouts) asks for the same columns in the same order in \
      every file; without it they are unified by name";

@@ -1,16 +1,15 @@
-//! A program of the user's that bytes go through: into its standard input, out of its standard
-//! output.
+//! Filter programs: pass bytes through a program's standard input and output.
 //!
-//! One thread does both. It waits until the program takes or gives bytes and does whichever is
-//! possible, so a program that gives before it has taken all (a decompressor), after it has
-//! (`sort`), or without taking anything cannot come to a standstill with us, and a program that
-//! hangs is noticed at every wait ([`Cancel`]). Its messages on standard error are kept, the last
-//! of them, for the error if it fails; a program that succeeds has nothing to say.
+//! One thread serves both pipes. It waits until the program accepts input or has output, and does whichever
+//! is possible. A program that writes before it has read everything (a decompressor), after it (`sort`), or
+//! without reading cannot deadlock. A hanging program can be cancelled at every wait ([`CancelFlag`]). The last
+//! messages on standard error are kept for the error if the program fails; those of a successful program are
+//! dropped.
 //!
-//! The program is an argument vector, never a shell's line. It runs in a process group of its own,
-//! which is killed as one: what a script has started goes with it. Where files are named for it it
-//! runs in a folder of its own that they are in ([`program_files`](crate::program_files)), else in
-//! that of the run.
+//! A program is an argument vector, never a shell command line. It runs in a process group of its own, which
+//! is killed as a whole, so that the children of a script end with it. A program with files works in a folder
+//! of its own that contains them ([`program_files`](crate::program_files)); any other program works in the
+//! run's folder.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -26,34 +25,34 @@ use tidemill_base::redaction;
 
 use crate::program_files::{ProgramFiles, WorkFolder};
 
-/// What comes of a program.
+/// A result with this module's error.
 pub type Result<T, E = ProgramError> = std::result::Result<T, E>;
 
-/// Why bytes have not gone through a program. What the user is told of it says [`tidemill_base::Error`], of
-/// which each is a variant.
+/// An error of a filter program. Each variant becomes a variant of [`tidemill_base::Error`], which the user
+/// sees.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// There is no such program, or it may not be run.
+    /// The program does not exist, or must not be run.
     #[error("{message}")]
     Usage {
-        /// What is wrong.
+        /// The problem.
         message: String,
-        /// What to do about it.
+        /// The hint for the user, if there is one.
         hint: Option<String>,
     },
-    /// It has ended badly.
+    /// The program failed.
     #[error("`{program}` {reason}")]
     Failed {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// The file that it worked on; empty if it was given none.
+        /// The file that it processed; empty if it had no input.
         file: String,
-        /// How it ended: `ended with status 3`.
+        /// Its exit: `ended with status 3`.
         reason: String,
-        /// The last of what it wrote to standard error.
+        /// The last bytes of its standard error.
         stderr_tail: String,
     },
-    /// The operating system refused: a pipe, or where what it gives goes to.
+    /// The operating system failed on a pipe, or the output could not be written.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// The attempted action, as an infinitive.
@@ -63,26 +62,26 @@ pub enum ProgramError {
         /// The operating system's answer.
         source: io::Error,
     },
-    /// There is no file where one is named for it.
+    /// A file that the program needs does not exist.
     #[error("no such file: `{path}`")]
     NotFound {
-        /// As the user wrote it.
+        /// The path as the user wrote it.
         path: String,
-        /// What to do about it.
+        /// The hint for the user, if there is one.
         hint: Option<String>,
     },
-    /// A file that is named for it is another by now.
+    /// A file that the program needs has changed.
     #[error("`{path}` changed while it was read: {reason}")]
     FileChanged {
         /// The file.
         path: String,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
-    /// A file that is named for it is elsewhere, and cannot be fetched.
+    /// A remote file that the program needs cannot be fetched.
     #[error(transparent)]
     Remote(tidemill_remote::Error),
-    /// The run was asked to stop.
+    /// The run was cancelled.
     #[error("interrupted")]
     Interrupted,
 }
@@ -136,29 +135,29 @@ impl From<ProgramError> for tidemill_base::Error {
     }
 }
 
-/// An argument vector: the program, then its arguments; and files that it finds in its working folder.
+/// A program's argument vector, and the files that it finds in its working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterProgram {
     argv: Arc<[String]>,
     files: Option<Arc<ProgramFiles>>,
 }
 
-/// The variable that tells the program which file its bytes are of.
+/// The environment variable that holds the name of the file being filtered.
 const FILE_ENV_VARIABLE: &str = "TIDEMILL_FILE";
-/// So much of what a program says on standard error is kept.
+/// Number of bytes kept of a program's standard error.
 const STDERR_TAIL_BYTES_MAX: usize = 4 << 10;
-/// How long a wait is, in milliseconds, before the flag is looked at again.
+/// Maximum wait before the cancel flag is checked again, in milliseconds.
 const POLL_TIMEOUT_MS: i32 = 50;
-/// A pipe's room, where the system gives that much: fewer switches between us and the program.
+/// Requested capacity of a pipe: fewer switches between this process and the program.
 const PIPE_CAPACITY_BYTES: libc::c_int = 1 << 20;
-/// How much [`Filter::read`]'s `feed` should append at a time.
+/// Number of bytes that the `feed` of [`RunningProgram::read`] should append at a time.
 pub(crate) const FEED_CHUNK_BYTES: usize = 256 << 10;
 
 impl FilterProgram {
-    /// The program `words[0]` with the arguments behind it.
+    /// Creates the program `words[0]` with the following words as arguments.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no word, or one has a NUL in it.
+    /// [`ProgramError::Usage`] if there is no word, or one contains a NUL.
     pub fn new(words: Vec<String>) -> Result<Self> {
         let hint = "it is a list, the program first: [\"gzip\", \"-9\"]";
         match words.first() {
@@ -174,21 +173,22 @@ impl FilterProgram {
         }
     }
 
-    /// The same, which runs in a folder of its own that these files are in; without any in that of the run.
+    /// Returns the program with these files, in a working folder of its own; without files it runs in the
+    /// run's folder.
     #[must_use]
     pub fn with_files(self, files: Option<Arc<ProgramFiles>>) -> Self {
         FilterProgram { files, ..self }
     }
 
-    /// The files that it finds in its working folder.
+    /// Returns the files that the program finds in its working folder.
     pub fn files(&self) -> Option<&Arc<ProgramFiles>> {
         self.files.as_ref()
     }
 
-    /// Looks at its files, and fetches those that are elsewhere.
+    /// Checks the program's files, and fetches remote ones.
     ///
     /// # Errors
-    /// As [`ProgramFiles::files`].
+    /// As [`ProgramFiles::prepare_files`].
     pub fn prepare_files(&self, cancel: &CancelFlag) -> Result<()> {
         match &self.files {
             None => Ok(()),
@@ -196,10 +196,11 @@ impl FilterProgram {
         }
     }
 
-    /// The words by which a process finds it that was started in another folder, where files are named for it.
+    /// Returns the argument vector for a process in another folder: a relative program path becomes absolute
+    /// if the program has files.
     ///
     /// # Errors
-    /// [`Error::Io`] where the current folder is not known.
+    /// [`ProgramError::Io`] if the current folder is unknown.
     pub fn portable_argv(&self) -> Result<Vec<String>> {
         let mut words = self.argv.to_vec();
         if let (Some(files), Some(first)) = (&self.files, words.first_mut()) {
@@ -208,41 +209,41 @@ impl FilterProgram {
         Ok(words)
     }
 
-    /// Its name, as messages say it.
+    /// Returns the program's name for messages.
     pub fn name(&self) -> &str {
         self.argv.first().map_or("", String::as_str)
     }
 
-    /// The words.
+    /// Returns the argument vector.
     pub fn argv(&self) -> &[String] {
         &self.argv
     }
 }
 
-/// A program that runs.
+/// A filter program that is running.
 pub(crate) struct RunningProgram {
     name: String,
-    /// The file that it works on, as messages show it.
+    /// Name of the file being filtered, for messages.
     file_name: String,
     child: Child,
     stdin: Option<File>,
     stdout: Option<File>,
     stderr: Option<File>,
     stderr_tail: Vec<u8>,
-    /// What it is to take, from `given` on.
+    /// Input for the program; the bytes from `written_input_bytes` on are still to be written.
     pending_input: Vec<u8>,
     written_input_bytes: usize,
     cancel: CancelFlag,
     has_ended: bool,
-    /// Whether a read gives what is there rather than wait for more.
+    /// True if a read returns the available bytes instead of waiting for more.
     allows_short_reads: bool,
-    /// How many bytes it gave.
+    /// Number of bytes that the program has returned.
     pub(crate) output_bytes: Arc<AtomicU64>,
-    /// Where it works, if not where the run does. Behind the rest, so that it goes last.
+    /// The program's own working folder, if it has files. It is the last field, so that it is dropped last.
     work_folder: Option<WorkFolder>,
 }
 
-/// What a program can do now.
+/// The operations that a program's pipes allow now.
 #[derive(Default)]
 struct ProgramReadiness {
     accepts_input: bool,
@@ -306,9 +307,9 @@ impl RunningProgram {
         Ok(filter)
     }
 
-    /// Fills `out` as far as it can with what the program gives, handing it meanwhile what `feed`
-    /// appends, which returns false at its end. Fewer bytes than asked for only at the end, once
-    /// the program has ended well.
+    /// Fills `out` as far as possible with the program's output. Meanwhile it writes the input that `feed`
+    /// appends; `feed` returns false at its end. Returns fewer bytes than requested only at the end, after
+    /// the program has succeeded, or if short reads are allowed.
     pub(crate) fn read<E: From<ProgramError>>(
         &mut self,
         out: &mut [u8],
@@ -339,27 +340,27 @@ impl RunningProgram {
         Ok(filled)
     }
 
-    /// Has reads give what is there, rather than wait until as much is there as is asked for.
+    /// Lets reads return the available bytes instead of waiting until `out` is full.
     pub(crate) fn set_short_reads_allowed(&mut self, eager: bool) {
         self.allows_short_reads = eager;
     }
 
-    /// Whether it gives something, or has ended; waited for 50 ms at most.
+    /// Returns true if the program has output or has ended; waits for at most 50 ms.
     pub(crate) fn poll_output(&mut self) -> Result<bool> {
         Ok(self.stdout.is_none() || self.wait_until_ready(true)?.has_output)
     }
 
-    /// Whether reads give what is there.
+    /// Returns true if reads return the available bytes.
     pub(crate) fn allows_short_reads(&self) -> bool {
         self.allows_short_reads
     }
 
-    /// Hands the program `bytes`, and `out` what it gives meanwhile.
+    /// Writes `bytes` to the program, and its output so far to `out`.
     fn write_through(&mut self, bytes: &[u8], out: &mut dyn Write) -> Result<()> {
         self.pending_input.clear();
         self.pending_input.extend_from_slice(bytes);
         self.written_input_bytes = 0;
-        // A program that takes no more has all it wants; whether that is well its status says.
+        // A program that closes its input has read all it wants; its exit status tells whether it succeeded.
         while self.stdin.is_some() && self.written_input_bytes < self.pending_input.len() {
             let ready = self.wait_until_ready(false)?;
             if ready.has_output {
@@ -372,7 +373,7 @@ impl RunningProgram {
         Ok(())
     }
 
-    /// Ends the program's input, and hands `out` the rest of what it gives.
+    /// Closes the program's input, and writes the rest of its output to `out`.
     fn finish(&mut self, out: &mut dyn Write) -> Result<()> {
         self.stdin = None;
         while self.stdout.is_some() {
@@ -390,7 +391,7 @@ impl RunningProgram {
             .map_err(|error| ProgramError::from_io("write", &self.file_name, error))
     }
 
-    /// Waits until the program takes or gives something, keeping what it says.
+    /// Waits until the program accepts input or has output, and keeps its messages.
     fn wait_until_ready(&mut self, once: bool) -> Result<ProgramReadiness> {
         loop {
             self.cancel.check()?;
@@ -399,7 +400,7 @@ impl RunningProgram {
                 (&self.stdout, libc::POLLIN),
                 (&self.stderr, libc::POLLIN),
             ];
-            // A negative descriptor is passed over.
+            // `poll` ignores a negative descriptor.
             let mut wanted = pipes.map(|(pipe, events)| libc::pollfd {
                 fd: pipe.as_ref().map_or(-1, AsRawFd::as_raw_fd),
                 events,
@@ -428,7 +429,7 @@ impl RunningProgram {
         }
     }
 
-    /// Some of what it gives; at its end the pipe is closed.
+    /// Reads some of the program's output; closes the pipe at its end.
     fn read_output(&mut self, out: &mut [u8]) -> Result<usize> {
         let Some(stdout) = &mut self.stdout else { return Ok(0) };
         loop {
@@ -447,7 +448,7 @@ impl RunningProgram {
         }
     }
 
-    /// Some of what is pending; where the program takes no more, the pipe is closed.
+    /// Writes some of the pending input; closes the pipe if the program reads no more.
     fn write_input(&mut self) -> Result<()> {
         let Some(stdin) = &mut self.stdin else { return Ok(()) };
         match stdin.write(&self.pending_input[self.written_input_bytes..]) {
@@ -461,7 +462,7 @@ impl RunningProgram {
         Ok(())
     }
 
-    /// Keeps the last of what it says.
+    /// Keeps the last bytes of standard error.
     fn read_stderr(&mut self) {
         let mut buffer = [0; STDERR_TAIL_BYTES_MAX];
         let Some(stderr) = &mut self.stderr else { return };
@@ -476,10 +477,10 @@ impl RunningProgram {
         }
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for the program to exit, which must be a success.
     fn wait_for_exit(&mut self) -> Result<()> {
         self.stdin = None;
-        // What it says may be held open by what it has started, so its end is looked for, too.
+        // Children of the program may hold standard error open, so the exit is polled as well.
         let status = loop {
             let waited = |error| ProgramError::from_io("wait for", &self.name, error);
             if let Some(status) = self.child.try_wait().map_err(waited)? {
@@ -498,12 +499,12 @@ impl RunningProgram {
             program: self.name.clone(),
             file: self.file_name.clone(),
             reason: describe_exit(status),
-            // It repeats the arguments that it does not understand.
+            // A program may repeat arguments that it does not understand.
             stderr_tail: redaction::redact_text(String::from_utf8_lossy(&self.stderr_tail).trim()),
         })
     }
 
-    /// Waits for a moment for what it says; it has closed its output.
+    /// Waits briefly for standard error, after the program has closed its output.
     fn poll_stderr(&mut self) -> Result<()> {
         self.cancel.check()?;
         match &self.stderr {
@@ -525,11 +526,11 @@ impl Drop for RunningProgram {
             return;
         }
         if let Ok(group) = libc::pid_t::try_from(self.child.id()) {
-            // SAFETY: a signal to the group of a child that has not been waited for, so that the
+            // SAFETY: a signal to the group of a child that has not been waited for, so that its process
             // number is still its own.
             unsafe { libc::kill(-group, libc::SIGKILL) };
         }
-        // Killed, it ends at once; without a wait it would stay a zombie.
+        // A killed child ends at once; without a wait it would remain a zombie.
         let _ = self.child.wait();
     }
 }
@@ -566,12 +567,12 @@ fn describe_exit(status: ExitStatus) -> String {
 
 fn is_readable(pipe: &File, wait_ms: i32) -> bool {
     let mut wanted = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one `pollfd`, of a descriptor that is open.
+    // SAFETY: one `pollfd` with an open descriptor.
     (unsafe { libc::poll(&raw mut wanted, 1, wait_ms) }) > 0
 }
 
 fn set_nonblocking(pipe: &File) -> io::Result<()> {
-    // SAFETY: flags of a descriptor that is open and ours alone.
+    // SAFETY: flags of an open descriptor that only this function uses.
     unsafe {
         let flags = libc::fcntl(pipe.as_raw_fd(), libc::F_GETFL);
         if flags < 0 || libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) < 0 {
@@ -581,10 +582,10 @@ fn set_nonblocking(pipe: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for more room; what the system gives is enough otherwise.
+/// Requests a larger pipe; the default capacity is sufficient otherwise.
 #[cfg(target_os = "linux")]
 fn enlarge_pipe(pipe: &File) {
-    // SAFETY: a descriptor that is open; the call changes nothing but its room.
+    // SAFETY: an open descriptor; the call changes only its capacity.
     unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_CAPACITY_BYTES) };
 }
 
@@ -593,7 +594,7 @@ fn widen(_: &File) {
     let _ = PIPE_CAPACITY_BYTES;
 }
 
-/// What is written goes through a program, and what that gives into `out`.
+/// Filters written bytes through a program, and writes its output to `out`.
 pub struct ProgramWriter<W: Write> {
     program: RunningProgram,
     out: W,
@@ -603,15 +604,15 @@ impl<W: Write> ProgramWriter<W> {
     /// Starts `program`, whose output becomes the file `file`.
     ///
     /// # Errors
-    /// [`Error::Usage`] where there is no such program, or it may not be run.
+    /// [`ProgramError::Usage`] if the program does not exist, or must not be run.
     pub fn start(program: &FilterProgram, file: &str, out: W, cancel: &CancelFlag) -> Result<Self> {
         Ok(ProgramWriter { program: RunningProgram::start(program, file, true, cancel)?, out })
     }
 
-    /// Ends the program's input and waits for its end; gives the output back.
+    /// Closes the program's input, waits for its exit, and returns `out`.
     ///
     /// # Errors
-    /// [`Error::Failed`] if it fails; [`Error::Io`] if `out` does.
+    /// [`ProgramError::Failed`] if the program fails; [`ProgramError::Io`] if `out` does.
     pub fn finish(mut self) -> Result<W> {
         self.program.finish(&mut self.out)?;
         Ok(self.out)
@@ -620,7 +621,7 @@ impl<W: Write> ProgramWriter<W> {
 
 impl<W: Write> Write for ProgramWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The error travels in the one that `Write` has, and comes out of it again as what is told.
+        // The error passes through the I/O error of `Write`, as the error that the user sees.
         let written = self.program.write_through(bytes, &mut self.out);
         written.map_err(|error| io::Error::other(tidemill_base::Error::from(error)))?;
         Ok(bytes.len())
@@ -645,7 +646,7 @@ mod tests {
         program(&["sh", "-c", script])
     }
 
-    /// What comes out of the program for this input, read in pieces.
+    /// Returns the program's output for this input, read in pieces.
     fn through(program: &FilterProgram, input: &[u8], piece: usize) -> Result<Vec<u8>, Told> {
         let mut filter = RunningProgram::start(program, "a file", true, &CancelFlag::new())?;
         let mut left = input;
@@ -680,7 +681,7 @@ mod tests {
         let count = format!("{}\n", input.len());
         for (script, expected) in [
             ("cat", &input[..]),
-            // Takes all before it gives, gives before it takes, takes a part, takes nothing.
+            // Programs that read everything first, write first, read a part, or read nothing.
             ("wc -c | tr -d ' '", count.as_bytes()),
             ("head -c 6000000", &input[..half]),
             ("head -c 10 > /dev/null; echo done", b"done\n"),
@@ -706,7 +707,7 @@ mod tests {
             ),
             ("kill -9 $$", &["killed by signal 9"]),
             ("exec 1>&-; sleep 0.01; exit 4", &["status 4"]),
-            // More than is kept, and more than a pipe holds: none of it blocks the program.
+            // More than is kept, and more than a pipe holds; none of it blocks the program.
             (
                 "i=0; while [ $i -lt 20000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1",
                 &["line 19999"],
@@ -741,7 +742,7 @@ mod tests {
         assert_eq!(written(&sh("cat > x; cat known.dat x"), b"!").unwrap(), b"known!");
         let here = std::fs::read_dir(".").unwrap();
         assert!(here.flatten().all(|entry| entry.file_name() != "written"));
-        // It is changed by somebody, or by the program itself.
+        // Another process changes it, or the program itself.
         let error = through(&sh("cat; echo more >> known.dat"), b"x", 99).unwrap_err();
         assert!(matches!(error, Told::FileChanged { .. }), "{error}");
         let error = written(&sh("cat"), b"x").unwrap_err();
@@ -773,7 +774,7 @@ mod tests {
         watcher.join().unwrap();
         let reader = File::open(&fifo);
         drop(filter);
-        // Its last writer is gone: a reader of the fifo meets the end.
+        // Its last writer has ended: a reader of the fifo reaches the end.
         assert_eq!(reader.unwrap().read(&mut [0; 10]).unwrap(), 0);
     }
 }

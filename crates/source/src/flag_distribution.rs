@@ -1,10 +1,9 @@
-//! Which of a query's files do flags go to?
+//! Distributes command-line flags over the files of a query.
 //!
-//! `--source-format`, `--schema` and the options of formats are said once, and the SQL may name
-//! several files. Each goes to the files that it fits: a format to those whose names tell none, an
-//! option to those in whose format it has a meaning, a column's type to those that have the column.
-//! What fits none is an error; what a file is to be told alone is said of a source with a name, in
-//! a job file's `[[source]]`.
+//! `--source-format`, `--schema` and the format options are given once, and the SQL may name several files.
+//! Each flag applies to the files that it fits: a format to files whose names declare none, an option to
+//! files whose format supports it, and a column's type to files that have the column. A flag that fits no
+//! file is an error. Settings for a single file belong to a named source, in a job file's `[[source]]`.
 
 use std::sync::Arc;
 
@@ -19,10 +18,10 @@ use crate::{Format, Source, SourceSpec, TextOptions, standard_input};
 const NAMED_SOURCE_HINT: &str =
     "a job file's [[source]] has a `format`, options and a `schema` of its own";
 
-/// What the files at `urls` are read as, several by the same `flags`; in the order of the URLs.
+/// Returns the source definitions of `urls`, which share the same `flags`, in the order of the URLs.
 ///
 /// # Errors
-/// [`Error::Usage`] for what fits no file.
+/// [`Error::Usage`] for a flag that fits no file.
 pub fn distribute_flags(
     flags: &SourceSpec,
     urls: &[&str],
@@ -49,7 +48,7 @@ pub fn distribute_flags(
     Ok(specs)
 }
 
-/// The format that a name tells; a log's suffix says no more than that it is text.
+/// Returns the format that a name declares; a log's suffix only declares text, and so counts as none.
 fn format_from_name(url: &str) -> Option<Format> {
     let is_web = url.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http"));
     let path = if is_web { url.split('?').next().unwrap_or(url) } else { url };
@@ -59,7 +58,7 @@ fn format_from_name(url: &str) -> Option<Format> {
 fn distribute_format(specs: &mut [SourceSpec], format: Format) -> Result<()> {
     let told: Vec<Option<Format>> = specs.iter().map(|spec| format_from_name(&spec.url)).collect();
     let is_open = told.iter().any(|told| told.is_none_or(|told| told == format));
-    // Names that are all wrong in the same way are.
+    // Names that all contradict the flag in the same way are wrong.
     let is_wrong = told.windows(2).all(|pair| pair[0] == pair[1]);
     if !is_open && !is_wrong {
         let names = specs.iter().zip(&told).map(|(spec, told)| {
@@ -82,11 +81,11 @@ fn distribute_format(specs: &mut [SourceSpec], format: Format) -> Result<()> {
     Ok(())
 }
 
-/// Gives each option to the files in whose format it means something.
+/// Gives each option to the files whose format supports it.
 fn distribute_options(specs: &mut [SourceSpec], flags: &SourceSpec) -> Result<()> {
     let formats: Vec<Option<Format>> =
         specs.iter().map(|spec| spec.format.or_else(|| Format::from_path(&spec.url))).collect();
-    // Exhaustive, so that no option is left out.
+    // The pattern is exhaustive, so that no option is left out.
     let TextOptions {
         header,
         delimiter,
@@ -120,7 +119,7 @@ fn distribute_options(specs: &mut [SourceSpec], flags: &SourceSpec) -> Result<()
             Some(format) => {
                 one.to_dialect(format.name(), format.supported_text_options()).map(|_| ())
             }
-            // A folder, or a name without a suffix: its files will tell.
+            // A folder, or a name without a suffix: its files decide later.
             None => Ok(()),
         };
         let fits: Vec<Result<()>> = formats.iter().map(means).collect();
@@ -151,7 +150,7 @@ fn distribute_options(specs: &mut [SourceSpec], flags: &SourceSpec) -> Result<()
     let give =
         |specs: &mut [SourceSpec], fits: &dyn Fn(Format) -> bool, set: &dyn Fn(&mut SourceSpec)| {
             let fits = |format: &Option<Format>| format.is_none_or(fits);
-            // Where it fits none, each says so when it is opened.
+            // If it fits no file, each reports that when it is opened.
             let fits_none = !formats.iter().any(fits);
             for (spec, format) in specs.iter_mut().zip(&formats) {
                 if fits(format) || fits_none {
@@ -167,13 +166,13 @@ fn distribute_options(specs: &mut [SourceSpec], flags: &SourceSpec) -> Result<()
     Ok(())
 }
 
-/// Gives the columns of a schema, and those to be promoted, to the files that have them.
+/// Gives declared columns, and columns to promote, to the files that have them.
 fn distribute_columns(
     specs: &mut [SourceSpec],
     flags: &SourceSpec,
     cancel: &CancelFlag,
 ) -> Result<()> {
-    // What cannot be opened without a schema, or once alone, has what no other has.
+    // Files that need a schema, or that can be read only once, cannot show their columns.
     let names: Vec<Option<Vec<String>>> = specs
         .iter()
         .map(|spec| {
@@ -198,7 +197,7 @@ fn distribute_columns(
         if !owners.is_empty() {
             return Ok(owners);
         }
-        // A key of JSON may come only behind the sample.
+        // JSON may have a key only behind the sample.
         let may_have = |index: &usize| {
             names[*index].is_none()
                 || matches!(formats[*index], Some(Format::Json | Format::Logfmt))
@@ -279,7 +278,7 @@ mod tests {
         check(Format::AccessLog, &["web", "codes.csv", "logs"], &[log, None, log]);
         check(Format::AccessLog, &["https://host/web?a=b.csv", "c.csv"], &[log, None]);
         check(Format::Csv, &["a.csv", "b.parquet"], &[None, None]);
-        // Names that are all wrong alike.
+        // Names that are all wrong in the same way.
         check(Format::Tsv, &["a.csv", "b.csv"], &[Some(Format::Tsv), Some(Format::Tsv)]);
         let flags = SourceSpec { format: Some(Format::Json), ..SourceSpec::default() };
         let error =
@@ -315,7 +314,7 @@ mod tests {
         );
     }
 
-    /// Names, and `TEXT` or `DOUBLE`.
+    /// Parses names with the types `TEXT` or `DOUBLE`.
     fn schema(text: &str) -> Option<SchemaRef> {
         let field = |column: &str| {
             let (name, data_type) = column.split_once(' ').unwrap();

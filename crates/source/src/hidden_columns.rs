@@ -1,21 +1,22 @@
-//! Columns that every source has besides those of its files: from which file a record is, and which of the
-//! file's records it is.
+//! Hidden columns, which every source has besides those of its files: a record's file, and its number within
+//! the file.
 //!
-//! They are **hidden**: not among [`Source::schema`], and read only where a projection names their positions,
-//! which are those behind the schema's columns ([`Source::hidden`]). A column of the data that is called the
-//! same wins; the hidden one is not there then.
+//! They are **hidden**: not part of [`Source::schema`], and read only if a projection names their positions,
+//! which follow those of the schema's columns ([`Source::hidden_columns`]). A data column of the same name
+//! replaces the hidden one.
 //!
-//! A record's number counts the records before it in its file, those included that were refused, so that it
-//! names the record whatever else is asked of the file. Blank lines, comments and a header are no records.
-//! Nothing tells how many records stand before the middle of a text; where numbers are wanted, text is
-//! therefore read from its beginning to its end ([`Cutting::numbered`](super::Cutting::numbered)). Row groups and blocks
-//! know their rows, and are read as ever.
+//! A record's number counts all records before it in its file, including the rejected ones, so that it
+//! identifies the record independently of the query. Blank lines, comments and a header are not records. The
+//! number of records before the middle of a text is unknown. If numbers are wanted, text is therefore read
+//! from its beginning to its end
+//! ([`SplitOptions::keeps_row_numbers`](super::SplitOptions::keeps_row_numbers)). Row groups and blocks know
+//! their rows, and are split as usual.
 //!
 //! ```text
 //!   good  good  bad  good  bad  bad  good        records of a text
 //!    0     1     2    3     4    5    6          their numbers
-//!    0     1          2               3          rows that the decoder has given
-//!                ^2        ^3   ^3               gaps: rows before each refused record
+//!    0     1          2               3          rows that the decoder has returned
+//!                ^2        ^3   ^3               gaps: rows before each rejected record
 //! ```
 
 use std::collections::VecDeque;
@@ -32,18 +33,18 @@ use super::error::{Error, Result};
 use super::formats::SplitPartReader;
 use super::{FileLocation, Source, SourceFile};
 
-/// What is known of a record besides what is in it.
+/// A hidden column, with a value that is not part of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HiddenColumn {
-    /// The path or URL of its file, as results show it.
+    /// Path or URL of the record's file, as results show it.
     Filename,
-    /// The last part of that.
+    /// Last component of that path.
     BaseName,
-    /// How many records stand before it in its file.
+    /// Number of records before it in its file.
     RowNumber,
 }
 
-/// What they are called: by DuckDB, twice; by ClickHouse, twice; by Trino and Athena.
+/// Names of the hidden columns: two of DuckDB, two of ClickHouse, and one of Trino and Athena.
 const HIDDEN_COLUMN_NAMES: [(&str, HiddenColumn); 5] = [
     ("filename", HiddenColumn::Filename),
     ("file_row_number", HiddenColumn::RowNumber),
@@ -53,7 +54,7 @@ const HIDDEN_COLUMN_NAMES: [(&str, HiddenColumn); 5] = [
 ];
 
 impl HiddenColumn {
-    /// The names that hidden columns have, where no column of the data has them.
+    /// Returns the names of all hidden columns; a data column of the same name takes precedence.
     pub fn names() -> impl Iterator<Item = &'static str> {
         HIDDEN_COLUMN_NAMES.iter().map(|(name, _)| *name)
     }
@@ -69,7 +70,7 @@ impl HiddenColumn {
         Arc::new(Field::new(name, self.data_type(), true))
     }
 
-    /// What it is for all records of a file, where it is the same for all.
+    /// Returns the column's value for a file, if it is the same for all records of the file.
     pub(super) fn file_value(self, file: &SourceFile) -> Option<&str> {
         match self {
             HiddenColumn::Filename => Some(file_display_name(file)),
@@ -79,7 +80,7 @@ impl HiddenColumn {
     }
 }
 
-/// A file as its records name it: standard input is `-`, as it is in a command.
+/// Returns the name of a file as its records show it; standard input is `-`, as in a command.
 fn file_display_name(file: &SourceFile) -> &str {
     match file.location {
         FileLocation::Stdin
@@ -91,7 +92,7 @@ fn file_display_name(file: &SourceFile) -> &str {
     }
 }
 
-/// The last part of a path, or of a URL's path.
+/// Returns the last component of a path, or of a URL's path.
 fn base_name(path: &str) -> &str {
     let path = match path.contains("://") {
         true => path.split(['?', '#']).next().unwrap_or(path),
@@ -101,7 +102,7 @@ fn base_name(path: &str) -> &str {
     last.filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
-/// The hidden columns that a source of these columns has.
+/// Returns the hidden columns of a source with these columns.
 pub(super) fn available_hidden_columns(
     fields: &[FieldRef],
 ) -> impl Iterator<Item = (FieldRef, HiddenColumn)> {
@@ -112,7 +113,7 @@ pub(super) fn available_hidden_columns(
         .map(|(name, hidden)| (hidden.field(name), *hidden))
 }
 
-/// The same text so many times; its bytes stand once.
+/// Returns an array with `rows` copies of a text, whose bytes are stored once.
 pub(super) fn repeat_text(text: &str, rows: usize) -> Result<ArrayRef> {
     let refused = |error: arrow::error::ArrowError| Error::Internal(error.to_string());
     let mut builder = StringViewBuilder::with_capacity(rows);
@@ -125,22 +126,22 @@ pub(super) fn repeat_text(text: &str, rows: usize) -> Result<ArrayRef> {
     Ok(Arc::new(builder.finish()))
 }
 
-/// Numbers the records of a text, of which good ones come as rows.
+/// Numbers the records of a text, whose good ones become rows.
 #[derive(Debug, Default)]
 pub(super) struct RecordNumbering {
-    /// Good records that were found.
+    /// Number of good records that were added.
     accepted_rows: u64,
-    /// Good records that were numbered.
+    /// Number of good records that were numbered.
     numbered_rows: u64,
-    /// Records before these, refused ones too.
+    /// Number of the next record, rejected ones included.
     next_number: u64,
-    /// For refused records behind those, in their order, how many good ones stand before each; and how
-    /// many are refused there.
+    /// Rejected records that were not numbered yet, in their order: the number of good records before them,
+    /// and the number of consecutive rejected ones.
     gaps: VecDeque<(u64, u64)>,
 }
 
 impl RecordNumbering {
-    /// Notes a refused record, before which `rows` good ones stand that are not [`found`](Self::found) yet.
+    /// Adds a rejected record, which follows `rows` good ones that are not [added](Self::add_accepted) yet.
     pub(super) fn add_rejected(&mut self, rows: u64) {
         let at = self.accepted_rows + rows;
         match self.gaps.back_mut() {
@@ -149,12 +150,12 @@ impl RecordNumbering {
         }
     }
 
-    /// Notes good records.
+    /// Adds good records.
     pub(super) fn add_accepted(&mut self, rows: u64) {
         self.accepted_rows += rows;
     }
 
-    /// The numbers of the next good records.
+    /// Returns the numbers of the next good records.
     pub(super) fn next_numbers(&mut self, rows: usize) -> ArrayRef {
         let mut numbers = Vec::with_capacity(rows);
         while numbers.len() < rows {
@@ -174,14 +175,14 @@ impl RecordNumbering {
     }
 }
 
-/// The numbers of the rows of a reader's last batch.
+/// Returns the numbers of the rows of a reader's last batch.
 pub(super) fn batch_row_numbers(reader: &dyn SplitPartReader, rows: usize) -> Result<ArrayRef> {
     let number_of = |row: usize| match reader.batch_row_number(row) {
         (number, 0) => Ok(number.saturating_sub(1)),
         _ => Err(Error::Internal("rows are numbered from the middle of a file".into())),
     };
     let mut numbers = Vec::with_capacity(rows);
-    // They grow, so that between two as far apart as their rows are all the others stand.
+    // Numbers ascend, so two rows whose numbers are as far apart as the rows enclose a gapless run.
     let mut left: Vec<Range<usize>> = (rows > 0).then_some(0..rows).into_iter().collect();
     while let Some(run) = left.pop() {
         let (first, last) = (number_of(run.start)?, number_of(run.end - 1)?);
@@ -198,24 +199,24 @@ pub(super) fn batch_row_numbers(reader: &dyn SplitPartReader, rows: usize) -> Re
     Ok(Arc::new(Int64Array::from(numbers)))
 }
 
-/// A number as its column has it.
+/// Converts a number to its column's type.
 fn to_column_value(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 impl Source {
-    /// The hidden columns; their positions in projections follow those of the schema's.
+    /// Returns the hidden columns; their positions in projections follow those of the schema.
     pub fn hidden_columns(&self) -> &[FieldRef] {
         &self.hidden_columns
     }
 
-    /// A column, be it hidden.
+    /// Returns a column of the schema, or a hidden one.
     pub(super) fn visible_or_hidden_field(&self, column: usize) -> Option<&FieldRef> {
         let fields = self.schema.fields();
         fields.get(column).or_else(|| self.hidden_columns.get(column.checked_sub(fields.len())?))
     }
 
-    /// Whether a column, be it hidden, is the number of a record.
+    /// Returns true if a column, possibly hidden, holds record numbers.
     pub fn is_row_number_column(&self, column: usize) -> bool {
         matches!(
             self.origins.get(column),
@@ -223,11 +224,11 @@ impl Source {
         )
     }
 
-    /// What a column, be it hidden, is for all records of each file, so many files as there are; none where
-    /// it is not the same for all records of one.
+    /// Returns the value of a column, possibly hidden, for each file; none unless all records of a file share
+    /// one value.
     ///
     /// # Errors
-    /// A folder's value that is not of its column's type.
+    /// [`Error::Usage`] for a folder's value that does not match its column's type.
     pub fn file_constant_values(&self, column: usize) -> Result<Option<ArrayRef>> {
         use super::SourceColumnOrigin;
         Ok(match self.origins.get(column) {

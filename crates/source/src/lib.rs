@@ -1,28 +1,27 @@
-//! Where rows come from: files found, formats told, schemas inferred, splits cut and read.
+//! Sources: lists files, detects formats, infers schemas, cuts splits and reads them as Arrow batches.
 //!
 //! ```text
-//!   URL ── listing ── files ── sample · columns · unify ── schema and layouts
-//!                       └── split ── splits ── read ─┬ input · compression · program
-//!                                                    ├ blocks · cut          (whole records)
-//!                                                    └ formats · reject      (batches)
+//!   URL ── listing ── files ── source_sample · file_columns · type_unification ── schema and layouts
+//!                       └── split ── splits ── split_reader ─┬ byte_input · compression · filter_program
+//!                                                            ├ text_blocks · cut     (whole records)
+//!                                                            └ formats · reject_log  (batches)
 //! ```
 //!
-//! Everything here is synchronous and knows nothing of the query engine; what is not on this
-//! machine is asked for by [`remote`](tidemill_remote). A source is opened
-//! once ([`Source::open`]), gives its [`Split`]s, and each split is read by a [`SplitReader`]
-//! on whichever thread wants to.
+//! This crate is synchronous and knows nothing of the query engine. [`remote`](tidemill_remote) fetches
+//! remote data. [`Source::open`] opens a source once; the source is cut into [`Split`]s, and a
+//! [`SplitReader`] reads each split on any thread.
 //!
-//! **One string type.** Text columns are `Utf8View` in every format: short strings, which
-//! group keys mostly are, lie in the 16-byte view itself, so that neither decoding nor
-//! grouping follows a pointer for them; DataFusion reads Parquet so too. Map keys are `Utf8`,
-//! which is what a SQL literal is compared with.
+//! **One string type.** Text columns are `Utf8View` in every format. Group keys are mostly short strings, and
+//! a view holds a short string within its 16 bytes, so that neither decoding nor grouping follows a pointer.
+//! DataFusion reads Parquet in the same way. Map keys are `Utf8`, because SQL literals that are compared with
+//! them have that type.
 //!
-//! **Speculation.** A quoted CSV field may hold line ends, so the reader of a split in the
-//! middle of a file guesses where its first record starts ([`tidemill_text::cut`]). The guess is nearly
-//! always right and always checked: see [`SplitReader::start`].
+//! **Speculation.** A quoted CSV field may hold line ends, so the reader of a split in the middle of a file
+//! guesses the offset of its first record ([`tidemill_text::record_boundaries`]). The guess is nearly always right and
+//! always checked: see [`SplitReader::first_record_offset`].
 //!
-//! **Errors.** [`Error`] says what can fail here. What the user reads of it, hint and exit status, is made where
-//! it is handed up and becomes [`tidemill_base::Error`].
+//! **Errors.** [`Error`] lists the failures of this crate. Converting it to [`tidemill_base::Error`] adds the
+//! hint and the exit status that the user sees.
 
 #![cfg_attr(
     not(test),
@@ -132,68 +131,69 @@ pub use text_options::{
 };
 pub use unresponsive_files::{OpenTimeouts, SkippedFile};
 
-/// What a source is, as a job says it.
+/// The definition of a source, as a job or a command gives it.
 #[derive(Debug, Clone, Default)]
 pub struct SourceSpec {
-    /// A path, a URL (`file://`, `s3://`, `http://`, `https://`), a pattern, a folder, or `-`
-    /// for standard input.
+    /// A path, a URL (`file://`, `s3://`, `http://`, `https://`), a pattern, a folder, or `-` for standard
+    /// input.
     pub url: String,
-    /// More paths, URLs and patterns, whose files come behind those of the first, in this order.
+    /// Further paths, URLs and patterns; their files follow those of `url` in this order.
     pub more_urls: Vec<String>,
-    /// The format, if suffixes do not tell it.
+    /// The format. Default: the files' suffixes determine it.
     pub format: Option<Format>,
-    /// How text is written.
+    /// Options of text formats.
     pub text_options: TextOptions,
     /// Types that override the inferred ones, by column name.
     pub declared_schema: Option<SchemaRef>,
-    /// Whether files may have different columns. Default: they may.
+    /// Policy for files with different columns. Default: files may differ.
     pub layout_policy: Option<ColumnLayoutPolicy>,
-    /// Columns whose records' fields are columns of the source. Default: none.
+    /// Columns that hold records whose fields become columns of the source. Default: none.
     pub promotions: Vec<FieldPromotion>,
-    /// A program that each file's bytes go through, decompressed, before they are read as the
-    /// format; without a URL, one whose output is the source. Default: none.
+    /// A program that filters each file's decompressed bytes before they are read as the format. Without a
+    /// URL, the program's output is the source. Default: none.
     pub filter_program: Option<FilterProgram>,
-    /// How stores are reached, beyond what the environment says. Default: nothing.
+    /// Options for object stores, in addition to the environment's. Default: none.
     pub storage_options: StorageOptions,
-    /// Whether every whole block of a rowfile that is damaged or was cut off is read, and the rest
-    /// left out, instead of an error. Default: an error.
+    /// Reads every intact block of a damaged or truncated rowfile and skips the rest instead of failing.
+    /// Default: false.
     pub salvage_damaged: bool,
-    /// Rows in memory, instead of any file; the URL is what messages call them. Default: none.
+    /// Rows in memory that replace files; messages show the URL as their name. Default: none.
     pub memory_rows: Option<Arc<MemoryRows>>,
-    /// Hidden columns that are columns like the others, behind them, by these names. Default: none.
+    /// Hidden columns that are exposed under these names behind the other columns. Default: none.
     pub exposed_hidden_columns: Vec<(HiddenColumn, String)>,
-    /// The folder below which the URL is a file's path, as somebody wrote it who was there; messages and columns have it as
-    /// it is. Default: paths are those of this process, and may be patterns and folders.
+    /// The folder that relative URLs are resolved against. Another process recorded them there, so they name
+    /// plain files, and messages and columns show them unchanged. Default: none; URLs refer to this process's
+    /// folder and may be patterns or folders.
     pub base_folder: Option<PathBuf>,
 }
 
 impl SourceSpec {
-    /// The format that is said: what a log's lines look like says that it is an access log.
+    /// Returns the declared format; a `log_format` option declares an access log.
     pub fn declared_format(&self) -> Option<Format> {
         let described = || self.text_options.log_format.is_some().then_some(Format::AccessLog);
         self.format.or_else(described)
     }
 
-    /// All its URLs.
+    /// Returns all URLs of the source.
     pub fn urls(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.url).chain(&self.more_urls)
     }
 }
 
-/// Where a file's bytes are.
+/// Location of a file's bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum FileLocation {
     /// A path on this machine.
     Local(PathBuf),
-    /// Elsewhere.
+    /// A remote object.
     Object(Arc<Object>),
     /// Standard input, which can be read once.
     Stdin,
-    /// In memory, as rows.
+    /// Rows in memory.
     Memory(Arc<MemoryRows>),
 }
 
-/// Of what is elsewhere a sample is drawn from so many splits, where they are small.
+/// Number of splits that a sample draws from remote files, unless splits would exceed 1 MiB.
 const REMOTE_SAMPLE_SPLITS: u64 = 64;
 
 /// A file of a source.
@@ -202,35 +202,35 @@ pub struct SourceFile {
     location: FileLocation,
     display_name: Arc<str>,
     identity: FileIdentity,
-    /// What its name says …
+    /// Compression that the file's name declares.
     named_compression: Compression,
-    /// … and what its first bytes say, once somebody has looked.
+    /// Compression that the file's first bytes show; set once they were inspected.
     detected_compression: OnceLock<Compression>,
     filter_program: Option<FilterProgram>,
     partition_keys: Vec<(String, Option<String>)>,
     index: usize,
-    /// Line numbers at offsets, found so far.
+    /// Line numbers at offsets that were looked up before.
     line_checkpoints: Mutex<BTreeMap<u64, u64>>,
-    /// What is known of a file whose columns have types of their own, once it was looked at.
+    /// Metadata of a file of a typed format; set once it was inspected.
     metadata: OnceLock<Arc<dyn FileMetadata>>,
-    /// Whether its whole blocks are read if it is damaged.
+    /// True if intact blocks are read when the file is damaged.
     salvage_damaged: bool,
-    /// Number of lines at its beginning that are neither header nor records.
+    /// Number of lines at the file's beginning that are neither header nor records.
     skipped_lines: u64,
-    /// Offset of its header, or of its first record, in its decoded bytes, once it is known.
+    /// Offset of the header, or of the first record, in the decoded bytes; set once it is known.
     records_offset: OnceLock<u64>,
-    /// Where that was asked, whether it can be read now.
+    /// True if the file can be read now; set once it was probed.
     is_readable: OnceLock<bool>,
-    /// Why it is not read, if it is left out.
+    /// Reason for skipping the file, if it is skipped.
     skip_reason: OnceLock<unresponsive_files::SkipReason>,
-    /// The run's.
+    /// The run's cancel flag.
     cancel: CancelFlag,
-    /// The path, URL or pattern of its source.
+    /// Path, URL or pattern of the source.
     source_name: Arc<str>,
 }
 
 impl SourceFile {
-    /// A file that was found, of which nothing more is known yet.
+    /// Creates a file from a listing entry, with nothing else known yet.
     fn from_listing(
         found: listing::ListedFile,
         index: usize,
@@ -260,7 +260,7 @@ impl SourceFile {
         })
     }
 
-    /// Leaves it out of what is read.
+    /// Skips the file because it cannot be read.
     fn skip_unreadable(&self, reason: String) {
         let said = unresponsive_files::single_line_reason(reason, &self.display_name);
         let _ = self
@@ -268,7 +268,7 @@ impl SourceFile {
             .set(unresponsive_files::SkipReason { message: said, is_unresponsive: false });
     }
 
-    /// The same for one that does not answer.
+    /// Skips the file because it does not respond.
     fn skip_unresponsive(&self, reason: String) {
         let said = unresponsive_files::single_line_reason(reason, &self.display_name);
         let _ = self
@@ -276,12 +276,12 @@ impl SourceFile {
             .set(unresponsive_files::SkipReason { message: said, is_unresponsive: true });
     }
 
-    /// Whether it did not answer when it was to be looked at, and is read by its split all the same.
+    /// Returns true if the file did not respond to its probe, although its split still reads it.
     pub fn is_unresponsive(&self) -> bool {
         self.is_readable.get() == Some(&false) && self.skip_reason.get().is_none()
     }
 
-    /// What reading it met last, and is repeated; of what is elsewhere.
+    /// Returns the last error of a remote file that reading met and retried.
     pub fn last_retried_error(&self) -> Option<String> {
         match &self.location {
             FileLocation::Object(object) => object.last_failure(),
@@ -289,12 +289,12 @@ impl SourceFile {
         }
     }
 
-    /// What is known of it.
+    /// Returns the metadata of a typed file, once it was inspected.
     fn metadata(&self) -> Option<&dyn FileMetadata> {
         self.metadata.get().map(AsRef::as_ref)
     }
 
-    /// Where on this machine it is.
+    /// Returns the path on this machine, or an empty path.
     fn local_path_or_empty(&self) -> &Path {
         match &self.location {
             FileLocation::Local(path) => path,
@@ -302,32 +302,33 @@ impl SourceFile {
         }
     }
 
-    /// The path, as messages and results show it.
+    /// Returns the path or URL that messages and results show.
     pub fn display_name(&self) -> &str {
         &self.display_name
     }
 
-    /// Its position among the source's files.
+    /// Returns the position among the source's files.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Its bytes as stored; 0 for standard input, and where a server does not tell.
+    /// Returns the stored size in bytes; 0 for standard input, and if the server does not tell.
     pub fn size(&self) -> u64 {
         self.identity.size
     }
 
-    /// What tells this version of the file from another.
+    /// Returns the identity that distinguishes this version of the file.
     pub fn identity(&self) -> FileIdentity {
         self.identity
     }
 
-    /// How it is compressed: by its first bytes if they have been looked at, else by its name.
+    /// Returns the compression: detected from the first bytes once they were inspected, else declared by the
+    /// name.
     pub fn compression(&self) -> Compression {
         self.detected_compression.get().copied().unwrap_or(self.named_compression)
     }
 
-    /// When it was last written to, in seconds since 1970; none for standard input.
+    /// Returns the modification time in seconds since 1970; none for standard input.
     pub(crate) fn modified_seconds(&self) -> Option<i64> {
         let nanos = self.identity.modified_ns;
         let is_known = match &self.location {
@@ -338,7 +339,7 @@ impl SourceFile {
         is_known.then(|| i64::try_from(nanos.div_euclid(1_000_000_000)).ok()).flatten()
     }
 
-    /// The same file, of which nothing is known yet.
+    /// Returns a copy of the file without cached metadata, line numbers or filter program.
     fn clone_unopened(&self) -> SourceFile {
         SourceFile {
             location: self.location.clone(),
@@ -361,17 +362,17 @@ impl SourceFile {
         }
     }
 
-    /// Whether its bytes are read as they are stored.
+    /// Returns true if the stored bytes are read unchanged: neither compressed nor filtered.
     fn is_read_as_stored(&self) -> bool {
         self.compression() == Compression::None && self.filter_program.is_none()
     }
 
-    /// Whether it is standard input, which can be read once.
+    /// Returns true for standard input, which can be read once.
     fn is_stdin(&self) -> bool {
         matches!(self.location, FileLocation::Stdin)
     }
 
-    /// Whether it can only be read front to back, and its size may not be known.
+    /// Returns true if the file can only be read front to back; its size may be unknown.
     pub fn is_stream(&self) -> bool {
         match &self.location {
             FileLocation::Local(_) => false,
@@ -381,7 +382,7 @@ impl SourceFile {
         }
     }
 
-    /// For a look at it that belongs to no reader.
+    /// Returns a context for inspections that belong to no split reader.
     fn read_context(&self) -> byte_input::ReadContext {
         byte_input::ReadContext {
             cancel: self.cancel.clone(),
@@ -389,25 +390,25 @@ impl SourceFile {
         }
     }
 
-    /// Where on this machine it is, if it is a file there.
+    /// Returns the path on this machine, if the file is local.
     pub fn local_path(&self) -> Option<&Path> {
         self.is_local().then(|| self.local_path_or_empty())
     }
 
-    /// Whether it is a file of this machine, read from any place.
+    /// Returns true for a file of this machine, which can be read at any offset.
     pub fn is_local(&self) -> bool {
         matches!(self.location, FileLocation::Local(_))
     }
 
-    /// The values of its `key=value` folders, outermost first.
+    /// Returns the values of the `key=value` folders, outermost first.
     pub fn partition_keys(&self) -> &[(String, Option<String>)] {
         &self.partition_keys
     }
 
-    /// The line that holds the byte at `offset`, the first line being 1.
+    /// Returns the number of the line that holds the byte at `offset`; the first line is 1.
     ///
-    /// Counts line ends from the nearest offset that was asked for before, so that many bad
-    /// records cost one pass over the file together.
+    /// Counts line ends from the nearest offset that was looked up before, so that many bad records together
+    /// cost one pass over the file.
     pub(crate) fn line_number_at(&self, offset: u64) -> Result<u64> {
         if self.is_stream() || !self.is_read_as_stored() {
             return Ok(0);
@@ -442,25 +443,25 @@ impl SourceFile {
     }
 }
 
-/// Where a column's values come from.
+/// Origin of a source column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SourceColumnOrigin {
-    /// The files' column of this position.
+    /// The files' column at this position.
     File(usize),
-    /// The folder key of this position.
+    /// The folder key at this position.
     Key(usize),
-    /// The promoted column of this position.
+    /// The promoted column at this position.
     Promoted(usize),
-    /// What is known of a record besides what is in it.
+    /// A hidden column.
     Hidden(HiddenColumn),
 }
 
-/// Standard input before it is read.
+/// A read-once stream, such as standard input, before a split reads it.
 struct PendingStream {
-    /// Bytes that inference has taken already.
+    /// Bytes that inference has already taken.
     sampled_bytes: Vec<u8>,
     reader: Box<dyn Read + Send>,
-    /// Whether it has given all.
+    /// True after the reader has returned its last byte.
     has_ended: bool,
 }
 
@@ -469,34 +470,34 @@ pub struct Source {
     spec: SourceSpec,
     format: Format,
     dialect: CsvDialect,
-    /// What the lines of an access log look like.
+    /// Line layout of an access log.
     log_lines: LogLineFormat,
-    /// What the sample has shown that the user should know.
+    /// Notes for the user about the sample.
     notes: Vec<String>,
-    /// Columns that would have another type but for a few words.
+    /// Text columns that would have another type but for a few marker words.
     marked_columns: Vec<SuspectTextColumn>,
-    /// The line of the first file that is likely to be its header, where another one is taken for it.
+    /// Line of the first file that is likely to be its header, if another line was taken for it.
     likely_header_line: Option<u64>,
-    /// Set where all records of the sample are malformed, so that they show no types.
+    /// Set if all sampled records are malformed, so that they show no types.
     rejected_sample: Option<RejectedSample>,
     files: Vec<Arc<SourceFile>>,
-    /// The files' own columns, all of them, and where they are in each file.
+    /// All columns of the files, and their positions in each file.
     columns: FileColumns,
-    /// Per column of `schema`, and then per hidden one, where its values come from.
+    /// Origin of each column of `schema`, followed by the origins of the hidden columns.
     origins: Vec<SourceColumnOrigin>,
-    /// Columns of the files whose records' fields are columns of the source …
+    /// Columns of the files whose records have promoted fields.
     promoted_records: Vec<PromotedRecord>,
-    /// … and these columns.
+    /// The columns that these fields become.
     promoted_columns: Vec<PromotedColumn>,
     schema: SchemaRef,
     hidden_columns: Vec<FieldRef>,
     pending_stdin: Mutex<Option<PendingStream>>,
-    /// By whom files are asked before they are opened, where these may not answer.
+    /// Prober for files that may not respond; none if the open has no deadline.
     prober: Option<Arc<unresponsive_files::FileProber>>,
-    /// Which columns of texts have few values, as far as that was asked.
+    /// Low-cardinality text columns, by position, as far as they were checked.
     low_cardinality: Mutex<BTreeMap<usize, bool>>,
     long_record_ends: split_boundaries::LongRecordEnds,
-    /// The keys of its columns, once a reader has asked.
+    /// Keys of the source's columns; set by the first reader.
     known_keys: OnceLock<Arc<KnownKeys>>,
 }
 
@@ -512,11 +513,11 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    /// Lists the files and finds out their format and schema.
+    /// Lists the files and determines their format and schema.
     ///
-    /// Cost: one `stat` per file, or a request per 1,000 objects of a bucket; for text formats a
-    /// sample of the first files and the beginnings of up to 64 others, and every file's header
-    /// where there are headers; for Parquet every file's footer.
+    /// Cost: one `stat` per file, or a request per 1,000 objects of a bucket. Text formats read a sample of
+    /// the first files, the beginnings of up to 64 others, and every file's header if the format has headers.
+    /// Parquet reads every file's footer.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`], [`Error::Corrupt`].
@@ -524,7 +525,7 @@ impl Source {
         Self::open_with_stdin(spec, byte_input::standard_input(), &CancelFlag::new())
     }
 
-    /// The same, with what `-` stands for and a flag that stops the sampling.
+    /// Opens the source with the given standard input and a flag that cancels the sampling.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and [`Error::Interrupted`].
@@ -536,18 +537,19 @@ impl Source {
         source_opening::open_source(spec, stdin, cancel, None, None)
     }
 
-    /// The same for whoever has to answer by a deadline and can go without some of the files: those that cannot be
-    /// read, or are no files, are [left out](Self::left_out) instead of being an error, as long as one can be
-    /// read; those that do not answer in time are not waited for. Of text these are splits of their own all the
-    /// same ([`SourceFile::is_unseen`]), of other formats, whose columns would not be known, they are left out.
+    /// Opens the source under a deadline, without files that fail. The source [skips](Self::skipped_files)
+    /// files that cannot be read and paths that are no files, as long as one file can be read. It does not
+    /// wait for files that do not respond in time. Such files remain splits of their own for text
+    /// ([`SourceFile::is_unresponsive`]); typed formats skip them, because their columns would be unknown.
     ///
-    /// Pipes in a folder are left out. A source that is one pipe is waited for until the deadline.
+    /// Pipes in a folder are skipped. A source that is a single pipe is read until the deadline.
     ///
-    /// Cost: beyond that of [`open_with`](Self::open_with) some ten microseconds for each file that is looked at.
+    /// Cost: that of [`open_with_stdin`](Self::open_with_stdin), and about ten microseconds for each
+    /// inspected file.
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with), but for what is left out; [`Error::Io`] where nothing can be told by
-    /// the deadline. What hangs then is left to itself.
+    /// Those of [`open_with_stdin`](Self::open_with_stdin), except for skipped files; [`Error::Io`] if
+    /// nothing can be determined by the deadline. A hanging thread is then abandoned.
     pub fn open_with_timeouts(
         spec: &SourceSpec,
         stdin: Box<dyn Read + Send>,
@@ -569,11 +571,11 @@ impl Source {
         opened.map_err(|error| asking.add_server_error(error))
     }
 
-    /// The same as [`open_with`](Self::open_with), which [`Patience::enough`] ends too, and which waits for a pipe no longer
-    /// than [`Patience::pipe_until`].
+    /// Like [`open_with_stdin`](Self::open_with_stdin), but [`OpenTimeouts::early_stop`] also ends the open,
+    /// and it waits for a pipe no longer than [`OpenTimeouts::pipe_deadline`].
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with).
+    /// Those of [`open_with_stdin`](Self::open_with_stdin).
     pub fn open_with_early_stop(
         spec: &SourceSpec,
         stdin: Box<dyn Read + Send>,
@@ -592,8 +594,8 @@ impl Source {
         )
     }
 
-    /// What is not read of what was asked for, and why: nothing, unless it was
-    /// [opened so](Self::open_patiently).
+    /// Returns the skipped files with reasons; empty unless the source was opened by
+    /// [`open_with_timeouts`](Self::open_with_timeouts).
     pub fn skipped_files(&self) -> Vec<SkippedFile> {
         let of_file = |file: &Arc<SourceFile>| {
             let unresponsive_files::SkipReason { message: said, is_unresponsive: is_late } =
@@ -611,22 +613,22 @@ impl Source {
         noted.chain(self.files.iter().filter_map(of_file)).collect()
     }
 
-    /// What was asked for.
+    /// Returns the definition that the source was opened with.
     pub fn spec(&self) -> &SourceSpec {
         &self.spec
     }
 
-    /// The format of all its files.
+    /// Returns the format of all files.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// How its text is written.
+    /// Returns the dialect of the text.
     pub fn dialect(&self) -> &CsvDialect {
         &self.dialect
     }
 
-    /// How its delimited text is written, in words, where a sample has shown it: "separated by `;`".
+    /// Describes the dialect that a sample of delimited text has shown: "separated by `;`".
     pub fn describe_detected_dialect(&self) -> Option<String> {
         let said = &self.spec.text_options;
         let usual =
@@ -649,27 +651,26 @@ impl Source {
         (self.format.is_delimited() && !words.is_empty()).then(|| words.join(", "))
     }
 
-    /// Its files, in the order in which they are read.
+    /// Returns the files in reading order.
     pub fn files(&self) -> &[Arc<SourceFile>] {
         &self.files
     }
 
-    /// The files' columns by name, in the order of their first appearance, then those of the
+    /// Returns the files' columns by name in the order of their first appearance, followed by those of the
     /// `key=value` folders.
     ///
-    /// Where a file has a column of a key's name too, the folder's value is the one that
-    /// counts, as in Spark and DuckDB, and the file's column is not there.
+    /// A folder key overrides a file column of the same name, as in Spark and DuckDB: the folder's value
+    /// counts, and the file's column is left out.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// How many kinds of files there are, told by their columns and their order.
+    /// Returns the number of distinct column layouts among the files.
     pub fn layout_count(&self) -> usize {
         self.columns.layouts.len()
     }
 
-    /// Why a column of the schema cannot be read, if it cannot: two files have it of types that
-    /// do not unify.
+    /// Returns the error of a column that cannot be read because its types in two files do not unify.
     pub fn column_error(&self, column: usize) -> Option<Error> {
         match self.origins.get(column)? {
             SourceColumnOrigin::File(place) => {
@@ -683,8 +684,8 @@ impl Source {
         }
     }
 
-    /// The columns as the files have them in every respect, if they all have the same: required,
-    /// categories, with what is said of them.
+    /// Returns the schema exactly as the files have it, if all files have the same: with required columns,
+    /// categories and metadata.
     pub fn common_file_schema(&self) -> Option<SchemaRef> {
         if self.layout_count() > 1
             || !self.promoted_records.is_empty()
@@ -709,18 +710,18 @@ impl Source {
         Some(Arc::new(Schema::new(fields.collect::<Option<Vec<_>>>()?)))
     }
 
-    /// Bytes of all files as stored; 0 for standard input.
+    /// Returns the stored bytes of all files; 0 for standard input.
     pub fn total_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size()).sum()
     }
 
-    /// Whether the source is standard input, which can be read once.
+    /// Returns true for standard input, which can be read once.
     pub fn is_stdin(&self) -> bool {
         self.files.iter().any(|file| file.is_stdin())
     }
 
-    /// Whether a split's first record can be found without having read what comes before:
-    /// true but for delimited text with quoting, and Avro.
+    /// Returns true if a split's first record can be found without reading the bytes before the split. False
+    /// for delimited text with quoting, and for Avro.
     pub fn has_exact_starts(&self) -> bool {
         match self.format.as_typed_format() {
             Some(format) => !format.has_speculative_boundaries(),
@@ -728,18 +729,18 @@ impl Source {
         }
     }
 
-    /// Whether records begin with the count of their bytes.
+    /// Returns true if each record begins with its length in bytes.
     fn has_length_prefixes(&self) -> bool {
         self.spec.text_options.framing == Some(SyslogFraming::Octets)
     }
 
-    /// How many bytes of what was cut out as a record stand before it.
+    /// Returns the number of leading bytes of a cut-out record that do not belong to it.
     fn leading_blank_bytes(&self, record: &[u8]) -> usize {
         self.format.as_text_format().map_or(0, |format| format.leading_blank_bytes(record))
     }
 
-    /// The keys of all columns of the files, where records have keys. A column whose type the user gave has what its
-    /// type says, and is not looked into.
+    /// Returns the keys of all columns, if the format's records have keys. The keys within a column of a
+    /// declared type are those of its type.
     fn known_keys(&self) -> Option<Arc<KnownKeys>> {
         let has_keys =
             self.format.as_text_format().is_some_and(formats::TextFormat::has_keyed_records);
@@ -750,7 +751,7 @@ impl Source {
         has_keys.then(|| Arc::clone(self.known_keys.get_or_init(known)))
     }
 
-    /// Returns whether columns are the keys of a sample of the records: others may have more.
+    /// Returns true if the columns are the keys of sampled records, so that other records may have more.
     pub fn is_sampled(&self) -> bool {
         self.columns.is_sampled
     }
@@ -771,8 +772,7 @@ impl Source {
         }
     }
 
-    /// The Parquet metadata of a file, for pruning row groups by statistics; none for other
-    /// formats.
+    /// Returns the Parquet metadata of a file, for pruning row groups by statistics; none for other formats.
     pub fn parquet_metadata(
         &self,
         file: usize,
@@ -780,11 +780,11 @@ impl Source {
         formats::parquet::parquet_metadata(self.files.get(file)?)
     }
 
-    /// Whether a column is of texts that come best as codes of a dictionary where they are keys
-    /// ([`ReadOptions::coded`]): that are stored so, in every file that has the column, or of which
-    /// text seems to have few different ones.
+    /// Returns true for a low-cardinality text column, which readers return as dictionary codes when it is a
+    /// group key ([`ReadOptions::dictionary_columns`]). In Parquet, every file that has the column stores it
+    /// as a dictionary. In text, the first rows seem to have few distinct values.
     ///
-    /// Cost: of text, once, its first 4,096 rows.
+    /// Cost for text: reads the first 4,096 rows once.
     pub fn is_low_cardinality(self: &Arc<Self>, column: usize) -> bool {
         let is_text = |column: &FieldRef| column.data_type() == &DataType::Utf8View;
         let Some(SourceColumnOrigin::File(index)) = self.origins.get(column) else { return false };
@@ -800,24 +800,23 @@ impl Source {
         self.files.iter().all(|file| {
             match self.columns.layout(file.index).places.get(*index).copied().flatten() {
                 Some(place) => formats::parquet::is_dictionary_encoded_text(file, place),
-                // It is null there; of other formats nothing is coded.
+                // A missing column is null. Other formats have no dictionaries.
                 None => formats::parquet::parquet_metadata(file).is_some(),
             }
         })
     }
 
-    /// What the footers of a rowfile know of its blocks, for leaving out those that a filter rules
-    /// out; none for other formats.
+    /// Returns the block statistics of a rowfile's footers, for pruning blocks; none for other formats.
     pub fn block_statistics(&self, file: usize) -> Option<RowfileFooterStatistics> {
         RowfileFooterStatistics::from_file(self.files.get(file)?)
     }
 
-    /// What was left out of the files that are not whole.
+    /// Returns reports about the damaged files of which intact parts are read.
     pub fn salvage_reports(&self) -> Vec<SalvagedFile> {
         self.files.iter().filter_map(|file| formats::rowfile::salvage_report(file)).collect()
     }
 
-    /// What a file of typed columns has for a column of the schema, for judging its statistics.
+    /// Returns the column that a typed file has for a column of the schema, for judging its statistics.
     pub fn file_column(&self, file: usize, column: usize) -> Option<FileColumn<'_>> {
         let found = self.files.get(file)?;
         let places = &self.columns.layout(file).places;
@@ -829,7 +828,7 @@ impl Source {
                 let promoted = self.promoted_columns.get(index)?;
                 let record = self.promoted_records.get(promoted.promotion)?.column;
                 match (places.get(record).copied().flatten(), promoted.own) {
-                    // Nothing is known of what is inside of a record.
+                    // The contents of a record have no statistics.
                     (Some(_), _) => return None,
                     (None, None) => return Some(FileColumn::Missing),
                     (None, Some(own)) => own,
@@ -849,7 +848,7 @@ impl Source {
         }
     }
 
-    /// A folder's value, so many times, as the type that its column has.
+    /// Returns a folder's value as an array of `rows` copies, in the column's type.
     pub fn partition_values(&self, file: usize, key: usize, rows: usize) -> Result<ArrayRef> {
         let Some(file) = self.files.get(file) else {
             return Err(Error::Internal(format!("there is no file {file}")));
@@ -871,13 +870,14 @@ impl Source {
         })
     }
 
-    /// What the user should be told of the files, whatever is done with them: that one is somewhere
-    /// else than its URL says, or that a record seems to have been taken for a header.
+    /// Returns warnings about the files that apply to every query, such as a redirected URL or a first record
+    /// that was probably data and was taken for a header.
     pub fn warning(&self) -> Option<String> {
         self.warning_for_columns(|_| true)
     }
 
-    /// The same for whoever reads some of the columns: what is odd in others is nothing to them.
+    /// Returns the warnings for a query that reads some of the columns; oddities of other columns are left
+    /// out.
     pub fn warning_for_columns(&self, is_read: impl Fn(&str) -> bool) -> Option<String> {
         let mut warnings: Vec<String> =
             self.moved_files_warning().into_iter().chain(self.header_warning()).collect();
@@ -886,20 +886,20 @@ impl Source {
         (!warnings.is_empty()).then(|| warnings.join("\n"))
     }
 
-    /// What of this is of columns: those that are text, and look like something else.
+    /// Returns the warning about text columns that look like another type.
     pub fn column_warning(&self, is_read: impl Fn(&str) -> bool) -> Option<String> {
         suspect_columns_warning(self.marked_columns.iter().filter(|column| is_read(&column.name)))
     }
 
-    /// Returns the hint for a first file whose header is likely to be further down, for errors about columns that
-    /// there are not.
+    /// Returns the hint that the first file's header is likely to be further down, for errors about unknown
+    /// columns.
     pub fn header_hint(&self) -> Option<String> {
         let (file, line) = (self.files.first()?, self.likely_header_line?);
         Some(format!("`{}`: {}", file.display_name, record_fault::likely_header_hint(line)))
     }
 
-    /// Returns the message and the hint for a source of which all sampled records are malformed, for errors about the
-    /// types of columns: no value showed that of one that is named and not declared.
+    /// Returns the message and the hint for a source whose sampled records are all malformed, for errors
+    /// about column types. No value has shown the type of the named, undeclared column.
     pub fn explain_rejected_sample(
         &self,
         is_named: impl Fn(&str) -> bool,
@@ -911,8 +911,8 @@ impl Source {
         Some(refused.explain(column.name()))
     }
 
-    /// Whether a delimited record, or what was taken for its header, begins as comments mostly do,
-    /// where nobody has said that there are any.
+    /// Returns true if a delimited record, or the assumed header, begins like a comment although no comment
+    /// character is declared.
     pub(crate) fn can_have_comments(&self, record: &[u8]) -> bool {
         let first = self.columns.fields.first().map(|field| field.name().as_bytes());
         let has_mark =
@@ -938,7 +938,7 @@ impl Source {
         ))
     }
 
-    /// A header of numbers alone, where nobody has said that there is one.
+    /// Returns a warning about a header of numbers alone, unless the user declared a header.
     fn header_warning(&self) -> Option<String> {
         let options = &self.spec.text_options;
         let is_said = options.header.is_some()
@@ -975,14 +975,14 @@ impl Source {
         ))
     }
 
-    /// Statistics of a file's column as the type that the column has in the source.
+    /// Converts statistics of a file's column to the column's type in the source.
     pub fn cast_statistics(&self, column: usize, values: &ArrayRef) -> Option<ArrayRef> {
         let wanted = self.schema.fields().get(column)?.data_type();
         type_unification::cast_to_source_type(values, wanted, false).ok()
     }
 
-    /// Statistics of a part of a file's column as the type that it has in the source; none where the
-    /// order of values is another then.
+    /// Converts statistics of a nested part of a file's column to its type in the source; none if the
+    /// conversion changes the order of values.
     pub fn cast_nested_statistics(values: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
         if !type_unification::preserves_order(values.data_type(), wanted) {
             return None;
@@ -993,13 +993,14 @@ impl Source {
     /// Cuts the source into splits.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a text file that turns out to be of another format, and those of
-    /// looking at its first bytes.
+    /// [`Error::Corrupt`] for a text file whose bytes show another format, and the errors of reading these
+    /// bytes.
     pub fn splits(&self) -> Result<Vec<Split>> {
         self.splits_with_pruning(&mut |_, _| true)
     }
 
-    /// The same, leaving out the row groups or blocks `(file, row group)` that `wanted` refuses.
+    /// Cuts the source into splits without the row groups or blocks `(file, row group)` that `wanted`
+    /// rejects.
     ///
     /// # Errors
     /// As [`splits`](Self::splits).
@@ -1010,7 +1011,7 @@ impl Source {
         self.splits_with_target_bytes(split::split_target_bytes(self.total_bytes()), wanted)
     }
 
-    /// The same, cut as is said.
+    /// Cuts the source into splits according to `cutting`.
     ///
     /// # Errors
     /// As [`splits`](Self::splits).
@@ -1027,7 +1028,8 @@ impl Source {
         self.cut_splits(target, cutting, wanted)
     }
 
-    /// How large splits are that a sample is drawn from. What is elsewhere takes a request for each, and so it has fewer.
+    /// Returns the target size of splits from which a sample is drawn. Each remote split takes a request, so
+    /// remote sources have fewer and larger ones.
     pub fn sample_split_target_bytes(&self) -> u64 {
         let target = self.sample_split_target_bytes_for(self.total_bytes());
         match self.files.iter().all(|file| file.is_local()) {
@@ -1036,12 +1038,12 @@ impl Source {
         }
     }
 
-    /// How large they are of so many bytes on a disk.
+    /// Returns the target size of sample splits of local files with `total` bytes.
     pub fn sample_split_target_bytes_for(&self, total: u64) -> u64 {
         sample_split_target_bytes(total, !self.format.is_typed())
     }
 
-    /// The splits, with another target size than the one that the total gives.
+    /// Cuts the source into splits of the given target size.
     ///
     /// # Errors
     /// As [`splits`](Self::splits).
@@ -1069,7 +1071,7 @@ impl Source {
         if !self.format.is_typed() {
             let is_cut =
                 |file: &&Arc<SourceFile>| split::equal_ranges(file.size(), target_bytes).len() > 1;
-            // One that does not answer is not cut.
+            // A file that does not respond is not cut.
             let answers = |file: &&Arc<SourceFile>| {
                 self.prober.as_ref().is_none_or(|asking| asking.is_readable(file))
             };
@@ -1077,8 +1079,8 @@ impl Source {
             if let Some(asking) = &self.prober {
                 asking.probe_files(files().filter(is_cut));
             }
-            // Who has a deadline does not ask for the beginnings of a bucket: names are believed until a split begins
-            // with what is no text.
+            // Under a deadline, the beginnings of remote files are not fetched: their names count as correct
+            // until a split begins with bytes that are not text.
             let is_peeked = |file: &&Arc<SourceFile>| {
                 self.prober.is_none() || matches!(file.location, FileLocation::Local(_))
             };
@@ -1135,7 +1137,7 @@ impl Source {
                 && let Some(format) = self.format.as_text_format()
             {
                 let is_whole = match &self.prober {
-                    // Nor does who has a deadline ask each of them how it is read.
+                    // Under a deadline, remote files are not inspected one by one either.
                     Some(asking) if !file.is_local() => Ok(*believed.get_or_insert_with(|| {
                         self.are_remote_files_unsplittable(format, asking, files())
                     })),
@@ -1154,7 +1156,7 @@ impl Source {
                 }
             }
             if file.is_unresponsive() {
-                // Others are not to wait for it.
+                // Other splits must not wait for it.
                 packer.add_alone(whole(), size);
             } else if ranges.len() <= 1 {
                 packer.add_shared(whole(), size);
@@ -1168,8 +1170,8 @@ impl Source {
         Ok(packer.finish())
     }
 
-    /// Whether files elsewhere are read front to back: what one of them tells is believed of the others until they are
-    /// read.
+    /// Returns true if remote files must be read front to back. The first file that responds decides for all
+    /// of them until they are read.
     fn are_remote_files_unsplittable<'a>(
         &self,
         format: &dyn formats::TextFormat,
@@ -1189,8 +1191,8 @@ impl Source {
         told.unwrap_or(false)
     }
 
-    /// Where the parts of a chunk end that is larger than splits should be, by its rows; nothing where it is
-    /// to stay whole.
+    /// Returns the row numbers at which a chunk larger than the target size is cut; empty if the chunk stays
+    /// whole.
     fn row_cut_points(
         &self,
         file: &SourceFile,
@@ -1212,11 +1214,12 @@ impl Source {
         format.row_cut_points(file, known, *chunk, target)
     }
 
-    /// Compressed files, what goes through a program, and standard input are read front to back.
-    /// So are CSV files with comments: whether a line is one depends on whether it starts inside
-    /// quotes, and a comment may hold any number of quotes itself; and counted records: nothing
-    /// but the count before it tells where one starts. What has not answered is not looked at before its split is
-    /// read, and its header has to be.
+    /// Returns true if a file can be cut into several splits.
+    ///
+    /// Compressed files, filtered files and standard input are read front to back. So are CSV files with
+    /// comments: a line is a comment only if it starts outside of quotes, and a comment may itself hold any
+    /// number of quotes. Length-prefixed records have no recognizable start in the middle of a file.
+    /// Unresponsive files are not inspected before their split is read, and a cut would need their header.
     fn can_split_file(&self, file: &SourceFile) -> bool {
         let is_stream = file.is_stream() || !file.is_read_as_stored();
         let has_comments = self.format.is_delimited() && self.dialect.comment.is_some();
@@ -1229,8 +1232,8 @@ impl Source {
             || file.is_unresponsive())
     }
 
-    /// Fills in where the splits of cut files start, by one pass over those files with the
-    /// record automaton: for callers that cannot read a split again after a wrong guess.
+    /// Fills in the exact starts of the splits of cut files, by one pass over those files with the record
+    /// automaton. For callers that cannot read a split again after a wrong guess.
     ///
     /// # Errors
     /// Those of reading.
@@ -1241,12 +1244,13 @@ impl Source {
         split_boundaries::find_exact_boundaries(self, splits, cancel)
     }
 
-    /// Where the first record of a split begins by what stands before it, for whoever does not read the split before:
-    /// a record is guessed 256 KiB before the split and followed from there. A guess from other bytes than the reader's
-    /// own, so that where both agree it can hardly be wrong. None where nothing is guessed.
+    /// Returns the start of a split's first record, guessed from the bytes before the split, for callers that
+    /// do not read the previous split. Guesses a record boundary 256 KiB before the split and follows the
+    /// records from there. The guess uses other bytes than the split reader's guess, so both can hardly agree
+    /// and be wrong. None for splits whose start is exact.
     ///
-    /// Cost: less than a millisecond; worth it where a split that [guessed](SplitReader::is_exact) has refused
-    /// records.
+    /// Cost: less than a millisecond. Worth it if a split with a [guessed](SplitReader::is_start_exact) start
+    /// has rejected records.
     ///
     /// # Errors
     /// Those of reading.
@@ -1258,8 +1262,8 @@ impl Source {
         split_boundaries::guess_boundary_from_before(self, split, cancel)
     }
 
-    /// Goes through the compressed files of a split for what is damaged in them. A decoder gives out what it makes of a
-    /// damaged file before it notices, and that may look like malformed records.
+    /// Decompresses the compressed files of a split to find damage. A decoder returns bytes of a damaged file
+    /// before it notices the damage, and these may look like malformed records.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a damaged file; those of reading.
@@ -1278,10 +1282,10 @@ impl Source {
         })
     }
 
-    /// Begins to read a split.
+    /// Starts to read a split.
     ///
     /// # Errors
-    /// [`Error::Changed`] if a file is not what was planned; [`Error::Io`].
+    /// [`Error::FileChanged`] if a file differs from its listing; [`Error::Io`].
     pub fn read_split(
         self: &Arc<Self>,
         split: &Split,
@@ -1291,8 +1295,9 @@ impl Source {
     }
 }
 
-/// Whether among the names of columns is a value such as the column has: a number over numbers, a date
-/// over dates. Years, and more than two numbers at equal distances, are what wide tables have for names.
+/// Returns true if a column's name is a value of the column's type: a number over numbers, or a date over
+/// dates. Years, and more than two evenly spaced numbers, are common column names of wide tables and do not
+/// count.
 fn has_value_among_names(fields: &[FieldRef]) -> bool {
     let mut numbers: Vec<f64> = Vec::new();
     for field in fields {
@@ -1316,17 +1321,17 @@ fn has_value_among_names(fields: &[FieldRef]) -> bool {
     !numbers.is_empty() && !is_series
 }
 
-/// What a file has for a column of the source.
+/// The counterpart of a source column in one file.
 pub enum FileColumn<'a> {
-    /// Its folder's value, in all rows: the key's position.
+    /// The folder key at this position; the value is the same in all rows.
     PartitionKey(usize),
-    /// Nothing: it is null in all rows.
+    /// The file has no such column; it is null in all rows.
     Missing,
-    /// A column of its own, among these.
+    /// One of the file's own columns.
     OwnColumn {
         /// The file's columns.
         schema: &'a SchemaRef,
-        /// Whether its values are ordered as they will be in the source.
+        /// True if its values keep their order in the source's type.
         keeps_order: bool,
     },
 }

@@ -1,16 +1,14 @@
-//! Which files a URL means.
+//! Listing: expands a URL into files.
 //!
-//! A path, a `file://` or `s3://` URL, a pattern (`*`, `?`, `[..]`, `**` as a whole component,
-//! and `{a,b}` alternatives) or a folder, which stands for all data files beneath it. Files are
-//! sorted by the bytes of their path, so that every run over the same files is the same run.
-//! The web has no listing: of `http://` and `https://` only alternatives are understood. In
-//! folders and for `*`, names that start with `.` are skipped, and in folders those that other
-//! programs keep their books in ([`is_left_out`]). Other names that start with `_` are data: our own
-//! sinks write `__HIVE_DEFAULT_PARTITION__.csv`.
+//! A URL is a path, a `file://` or `s3://` URL, a pattern (`*`, `?`, `[..]`, `**` as a whole component, and
+//! `{a,b}` alternatives), or a folder, which stands for all data files beneath it. Files are sorted by the
+//! bytes of their path, so that every run over the same files is the same run. The web has no listing:
+//! `http://` and `https://` URLs support alternatives only. Folders and `*` skip names that start with `.`,
+//! and folders skip the bookkeeping files of other programs ([`is_ignored_name`]). Other names that start
+//! with `_` are data: Tidemill's own sinks write `__HIVE_DEFAULT_PARTITION__.csv`.
 //!
-//! Components of the form `key=value` give every row of the file a column `key`: Hive's
-//! layout. Values are percent-decoded, `__HIVE_DEFAULT_PARTITION__` is null, and `%empty`
-//! the empty string.
+//! Path components of the form `key=value` give every row of the file a column `key`, as in Hive. Values are
+//! percent-decoded, `__HIVE_DEFAULT_PARTITION__` is null, and `%empty` the empty string.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -45,13 +43,13 @@ use super::formats::Format;
 use super::unresponsive_files::FileProber;
 use super::{FileLocation, SourceSpec};
 
-/// A file found.
+/// A file that a listing found.
 #[derive(Debug, Clone)]
 pub(crate) struct ListedFile {
     pub(crate) location: FileLocation,
-    /// The path or URL as messages and results show it.
+    /// Path or URL that messages and results show.
     pub(crate) display_name: Arc<str>,
-    /// What its format and its compression are told from.
+    /// Name that declares the format and the compression.
     pub(crate) name: Arc<str>,
     pub(crate) identity: FileIdentity,
     /// `key=value` components, outermost first.
@@ -59,27 +57,25 @@ pub(crate) struct ListedFile {
 }
 
 const HIVE_NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
-/// What our own sinks write for an empty value; no percent-encoding gives it.
+/// The name that Tidemill's sinks write for an empty value; no percent-encoding produces it.
 const EMPTY_VALUE: &str = "%empty";
 
-/// What Hadoop, Spark, Parquet's and Delta Lake's writers leave beside data.
+/// Names of bookkeeping files beside data, as Hadoop, Spark, Parquet and Delta Lake writers leave them.
 const BOOKKEEPING_NAMES: [&str; 5] =
     ["_SUCCESS", "_metadata", "_common_metadata", "_temporary", "_delta_log"];
 
-/// Whether a file or folder of this name is no data where its folder is read.
+/// Returns true if folders skip a file or folder of this name because it holds no data.
 pub fn is_ignored_name(name: &str) -> bool {
     name.starts_with('.') || BOOKKEEPING_NAMES.contains(&name)
 }
 
-/// Lists the files that a source's URLs mean; never an empty list. A file that is named twice is there
-/// twice; one that patterns or folders find again is there once.
+/// Lists the files of a source's URLs; never an empty list. A file that is named twice is listed twice; a
+/// file that several patterns or folders match is listed once.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`] and [`Error::Remote`], each naming the
-/// path at fault.
+/// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`] and [`Error::Remote`], each naming the path at fault.
 ///
-/// With somebody to ask, what is no file on this machine, or cannot be looked at, is left out, and the list may be empty
-/// of it only if nothing else is there.
+/// With a prober, files that cannot be inspected are skipped. The list of a web URL may then be empty.
 pub(crate) fn list_source_files(
     spec: &SourceSpec,
     cancel: &CancelFlag,
@@ -100,11 +96,11 @@ pub(crate) fn list_source_files(
     check_same_keys(found)
 }
 
-/// Returns the paths and URLs of all files that a source's URLs mean, as the `filename` column shows them: each once, sorted by
-/// their bytes. No file at all is an empty list.
+/// Returns the paths and URLs of all files of a source's URLs, as the `filename` column shows them: without
+/// duplicates, sorted by their bytes. Empty if there is no file.
 ///
 /// # Errors
-/// As [`list`], but for [`Error::NotFound`].
+/// As [`list_source_files`], except for [`Error::NotFound`].
 pub fn list_paths(spec: &SourceSpec, cancel: &CancelFlag) -> Result<Vec<Arc<str>>> {
     confinement::check_source_allowed(spec, cancel)?;
     let mut files = Vec::new();
@@ -121,8 +117,8 @@ pub fn list_paths(spec: &SourceSpec, cancel: &CancelFlag) -> Result<Vec<Arc<str>
     Ok(files)
 }
 
-/// The files that one of a source's URLs means: path or URL, bytes, and the path below the folder
-/// that the URL names, in full or up to its first pattern.
+/// Lists the files of one of a source's URLs. Each has its path or URL, its size in bytes, and its path below
+/// the folder that the URL names, in full or up to its first pattern.
 pub fn list_with_relative_paths(
     spec: &SourceSpec,
     url: &str,
@@ -157,7 +153,7 @@ pub fn list_with_relative_paths(
         };
         let below =
             path.strip_prefix(&folder).unwrap_or_else(|| path.rsplit('/').next().unwrap_or(path));
-        // What is shown of a URL is not all of it.
+        // The displayed URL is shortened.
         let url = match &file.location {
             FileLocation::Object(object) => object.request_url(),
             _ => file.display_name.clone(),
@@ -167,7 +163,7 @@ pub fn list_with_relative_paths(
     Ok(files.collect())
 }
 
-/// A path up to its last `/`.
+/// Returns a path up to its last `/`.
 fn parent_prefix(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..=at])
 }
@@ -178,7 +174,7 @@ fn list_url(
     cancel: &CancelFlag,
     asking: Option<&FileProber>,
 ) -> Result<Vec<ListedFile>> {
-    // If the format is known, files in folders need not be told from their suffixes.
+    // If the format is known, the files of folders need no suffix.
     let any_suffix = spec.format.is_some();
     match Location::parse(url)? {
         None => match &spec.base_folder {
@@ -212,7 +208,7 @@ fn list_local(
     let pattern = expand_home(local_path_from_url(url)?);
     let mut paths = Vec::new();
     if Path::new(&pattern).symlink_metadata().is_ok() {
-        // A file whose name holds pattern characters is still a file.
+        // A file whose name contains pattern characters is still a file.
         expand_path(&pattern, any_suffix, cancel, asking, &mut paths)?;
     } else {
         for alternative in expand_alternatives(&pattern)? {
@@ -244,7 +240,7 @@ fn list_local(
     }
 }
 
-/// Those that are files, the others being noted.
+/// Returns the paths that are files; the prober records the others as skipped.
 fn list_responsive_files(paths: Vec<PathBuf>, asking: &FileProber) -> Result<Vec<ListedFile>> {
     let (mut files, mut last) = (Vec::with_capacity(paths.len()), None);
     let answers =
@@ -272,7 +268,7 @@ fn timeout_error(path: &Path, asking: &FileProber) -> Error {
     Error::from_io("read", path, reason)
 }
 
-/// The objects of a bucket that a key, a prefix or a pattern means.
+/// Lists the objects that a key, a prefix or a pattern matches in a bucket.
 fn list_bucket(
     bucket: &Arc<Bucket>,
     key: &str,
@@ -282,7 +278,8 @@ fn list_bucket(
     let head = |key: &str| block_on(cancel, Arc::clone(bucket).head_object(key.to_owned()));
     let mut objects: Vec<ObjectMeta> = Vec::new();
     if is_pattern(key) || key.contains('{') {
-        // A key that holds pattern characters is still a key; who may not ask for it may list.
+        // A key that contains pattern characters is still a key. A user without permission to read it may
+        // have permission to list.
         match head(key) {
             Ok(Some(meta)) => objects.push(meta),
             Ok(None) | Err(tidemill_remote::Error::Remote { status: Some(400..=499), .. }) => {
@@ -297,7 +294,7 @@ fn list_bucket(
             Err(error) => return Err(error.into()),
         }
     } else if let Some(end) = first_read_range(key) {
-        // One request tells what it is and brings what is read of it first.
+        // One request returns the object's metadata together with its first needed bytes.
         if let Some(object) = block_on(cancel, Arc::clone(bucket).find_object(key.to_owned(), end))?
         {
             return Ok(vec![listed_object(object)?]);
@@ -319,7 +316,7 @@ fn list_bucket(
     objects.into_iter().map(|meta| listed_object(Object::from_listing(bucket, meta))).collect()
 }
 
-/// Which bytes of an object are read first, by its name; none where nobody knows.
+/// Returns the range of an object that is read first, according to its name; none if the name does not tell.
 fn first_read_range(key: &str) -> Option<ObjectEnd> {
     let format = Format::from_path(key)?;
     match format.as_typed_format().map(|typed| typed.tail_prefetch_bytes()) {
@@ -338,7 +335,7 @@ fn listed_object(object: Object) -> Result<ListedFile> {
     Ok(remote_file(object, Arc::clone(&shown), keys))
 }
 
-/// The objects whose keys a pattern matches.
+/// Adds the objects whose keys match a pattern.
 fn match_objects(
     bucket: &Arc<Bucket>,
     pattern: &str,
@@ -356,7 +353,7 @@ fn match_objects(
                 objects.push(meta);
             }
         } else if folder.is_none() {
-            // `logs/*` where there is `logs/monday/a.csv`.
+            // `logs/*` if only `logs/monday/a.csv` exists.
             let folders = key.match_indices('/').map(|(at, _)| &key[..at]);
             folder = folders.into_iter().find(|folder| wanted.matches(folder)).map(str::to_owned);
         }
@@ -373,12 +370,12 @@ fn match_objects(
     }
 }
 
-/// Some tools make empty objects with the names of folders.
+/// Returns true for an empty object that some tools create under a folder's name.
 fn is_folder_marker(meta: &ObjectMeta) -> bool {
     meta.size == 0 && Format::from_path(meta.location.as_ref()).is_none()
 }
 
-/// A plain key: an object, or all data files beneath a prefix that is a folder.
+/// Adds the object of a plain key, or all data files beneath a prefix that is a folder.
 fn expand_key(
     bucket: &Arc<Bucket>,
     key: &str,
@@ -397,7 +394,7 @@ fn expand_key(
     list_bucket_folder(bucket, key, any_suffix, cancel, objects)
 }
 
-/// All data files beneath a prefix that is a folder, or is none at all.
+/// Adds all data files beneath a prefix, which must be a folder.
 fn list_bucket_folder(
     bucket: &Arc<Bucket>,
     key: &str,
@@ -440,14 +437,14 @@ fn list_bucket_folder(
     Err(Error::NotFound { path: bucket.url(key), hint })
 }
 
-/// The files that a web URL, with or without alternatives, means.
+/// Lists the files of a web URL, with or without alternatives.
 fn list_web(
     url: &str,
     spec: &SourceSpec,
     cancel: &CancelFlag,
     asking: Option<&FileProber>,
 ) -> Result<Vec<ListedFile>> {
-    // A `?` begins a query, and in a query anything may stand.
+    // A `?` begins the query part, which may contain any character.
     let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     if path.contains('*') {
         return Err(Error::usage_with_hint(
@@ -517,7 +514,7 @@ fn remote_file(object: Arc<Object>, name: Arc<str>, keys: PartitionKeys) -> List
     }
 }
 
-/// Files of one source have folders of the same keys.
+/// Checks that all files of a source have folders of the same keys.
 fn check_same_keys(found: Vec<ListedFile>) -> Result<Vec<ListedFile>> {
     for file in &found {
         let names = |f: &ListedFile| {
@@ -543,7 +540,7 @@ fn check_same_keys(found: Vec<ListedFile>) -> Result<Vec<ListedFile>> {
     Ok(found)
 }
 
-/// The files that a pattern matches.
+/// Adds the files that match a pattern.
 fn match_paths(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
     let (mut files, mut folder) = (0usize, None);
     for path in glob_on_disk(pattern)? {
@@ -563,7 +560,7 @@ fn match_paths(pattern: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
     }
 }
 
-/// A plain path: a file, or a folder's files.
+/// Adds the file of a plain path, or all data files of a folder.
 fn expand_path(
     path: &str,
     any_suffix: bool,
@@ -622,7 +619,7 @@ fn walk_folder(
     entries.sort_unstable_by_key(std::fs::DirEntry::file_name);
     entries.retain(|entry| !is_ignored_name(&entry.file_name().to_string_lossy()));
     let below: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
-    // Follows links; a link to nowhere is a missing file, and said so.
+    // Follows links; a dangling link is reported as a missing file.
     let look = |path: &PathBuf| {
         std::fs::metadata(path).map_err(|error| Error::from_io("read", path, error))
     };
@@ -663,7 +660,7 @@ fn walk_folder(
     Ok(())
 }
 
-/// A file; by a path that is as it is or is one below a folder.
+/// Returns the listing entry of a file, whose path may be relative to the folder `below`.
 fn inspect_file(path: PathBuf, below: Option<&Path>) -> Result<ListedFile> {
     let place = below.map_or_else(|| path.clone(), |folder| folder.join(&path));
     confinement::resolve_path(&place, &path.to_string_lossy())?;
@@ -688,10 +685,10 @@ fn inspect_file(path: PathBuf, below: Option<&Path>) -> Result<ListedFile> {
     })
 }
 
-/// Keys and values, outermost first.
+/// Keys and values of `key=value` folders, outermost first.
 pub(crate) type PartitionKeys = Vec<(String, Option<String>)>;
 
-/// The `key=value` folders among a path's components, of which the last is the file's name.
+/// Parses the `key=value` folders among a path's components, of which the last is the file's name.
 pub fn parse_partition_keys<'a>(
     components: impl Iterator<Item = &'a str>,
     shown: &str,
@@ -717,8 +714,8 @@ pub fn parse_partition_keys<'a>(
     Ok(keys)
 }
 
-/// Returns whether a path has a folder of this key whose value a sink has cut because it was too long for a name: it ends in
-/// `%~` and 32 hexadecimal digits of a hash. No escape has a `~`.
+/// Returns true if a path has a folder of this key whose value a sink has shortened because it was too long
+/// for a name. Such a value ends in `%~` and 32 hexadecimal digits of a hash. No escape contains a `~`.
 pub(crate) fn has_truncated_value(path: &str, key: &str) -> bool {
     path.split('/').filter_map(|component| component.split_once('=')).any(|(name, value)| {
         let hash = value.rsplit_once("%~").map(|(_, hash)| hash.as_bytes());
@@ -728,15 +725,15 @@ pub(crate) fn has_truncated_value(path: &str, key: &str) -> bool {
     })
 }
 
-/// Decodes a name in which characters are percent-encoded. One whose bytes are no UTF-8 stays as it is, so that two such names do not
-/// become one.
+/// Decodes a percent-encoded name. A name whose bytes are not UTF-8 stays as it is, so that two such names
+/// remain distinct.
 fn percent_decode(text: &str) -> String {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
     decoded.map_or_else(|_| text.to_owned(), Cow::into_owned)
 }
 
-/// The columns that `key=value` folders give: Int64, Date32 or Time64(µs) where every value is one and its
-/// spelling is [`canonical`](tidemill_text::canonical); text elsewhere.
+/// Infers the columns of `key=value` folders. A column is Int64, Date32 or Time64(µs) if every value has this
+/// type and a [`canonical`](tidemill_text::canonical_spelling) spelling; otherwise it is text.
 pub(crate) fn infer_key_fields(found: &[ListedFile]) -> Vec<Field> {
     let Some(first) = found.first() else { return Vec::new() };
     let is_all = |index: usize, data_type: &DataType| {
@@ -764,7 +761,7 @@ pub(crate) fn infer_key_fields(found: &[ListedFile]) -> Vec<Field> {
 }
 
 fn nothing_matches_hint(pattern: &str) -> String {
-    // Name the deepest folder of the pattern's plain part that exists.
+    // Name the deepest folder in the literal prefix of the pattern that exists.
     let plain: String = match pattern.find(['*', '?', '[', '{']) {
         Some(at) => pattern[..at].rsplit_once('/').map_or("", |(folder, _)| folder).into(),
         None => pattern.into(),
@@ -853,7 +850,7 @@ mod tests {
                     "b/2.csv",
                 ],
             ),
-            // A pattern is taken at its word.
+            // A path with pattern characters that exists is no pattern.
             (
                 "[a]/**/*.csv",
                 &[

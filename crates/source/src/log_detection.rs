@@ -1,10 +1,10 @@
-//! Which format the lines of a log are in, where its name says no more than that it is one.
+//! Format detection for log files, whose names only show that they are logs.
 //!
-//! `access.log`, `syslog.log` and `app.log` are all called the same. The name of a log ([`log_names`](super::log_names)) is
-//! therefore followed by a look at the lines: those that begin the first file and, of several files, some of the others'. They are
-//! of a format if every one of them is, in every file that is looked at; else they are plain lines, as the name
-//! says. So a format is taken where it is beyond doubt, and a line that is not of it further on is a malformed
-//! record, as it is where the format is said.
+//! `access.log`, `syslog.log` and `app.log` all have the same suffix. A log's name
+//! ([`log_names`](super::log_names)) therefore triggers an inspection of lines: those at the beginning of the
+//! first file and, for several files, of some others. The lines have a format if every one of them, in every
+//! inspected file, has it; otherwise they are plain lines, as the name says. Detection thus chooses a format
+//! only beyond doubt. A later line of another format is a malformed record, as with a declared format.
 
 use std::borrow::Cow;
 
@@ -18,16 +18,16 @@ use super::log_names::is_log_name;
 use super::source_sample::SourceSample;
 use super::{SourceFile, SourceSpec};
 
-/// So many lines are looked at.
+/// Maximum number of lines that detection inspects.
 const INSPECTED_LINES_MAX: usize = 1000;
 
-/// Whether the names of files say that they are logs, and nobody says more of them.
+/// Returns true if all files have names of logs and the user declared no format.
 pub(super) fn needs_log_detection<'a>(
     spec: &SourceSpec,
     mut names: impl Iterator<Item = &'a str>,
 ) -> bool {
     let is_said = spec.declared_format().is_some() || spec.filter_program.is_some();
-    // Who says what `line` is means lines.
+    // A declared type of column `line` implies plain lines.
     let means_lines = spec
         .declared_schema
         .as_ref()
@@ -35,7 +35,7 @@ pub(super) fn needs_log_detection<'a>(
     !is_said && !means_lines && names.all(is_log_name)
 }
 
-/// The format of files of lines; none where they are plain lines.
+/// Detects the format of log files; none for plain lines.
 ///
 /// # Errors
 /// Those of reading.
@@ -55,7 +55,7 @@ pub(super) fn detect_log_format(sample: &mut SourceSample<'_>) -> Result<Option<
     Ok(others.iter().all(|(_, is_same)| *is_same).then_some(told))
 }
 
-/// A text without the lines that begin with NUL bytes: those are malformed records of any format.
+/// Returns a text without the lines that begin with NUL bytes, which are malformed records in any format.
 fn without_nul_lines(text: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(0, text).is_none() {
         return text.into();
@@ -64,7 +64,7 @@ fn without_nul_lines(text: &[u8]) -> Cow<'_, [u8]> {
     lines.flatten().copied().collect::<Vec<u8>>().into()
 }
 
-/// The format of a text that may end within a line.
+/// Detects the format of a text that may end within a line.
 fn detect_format(text: &[u8]) -> Option<Format> {
     let text = match memchr::memrchr(b'\n', text) {
         Some(end) => text.get(..=end)?,
@@ -97,7 +97,7 @@ fn is_json_lines(text: &[u8], lines: usize) -> bool {
     inference.first_fault().is_none() && usize::try_from(inference.object_count()) == Ok(lines)
 }
 
-/// Whether all of a text is good records of a decoder, and some.
+/// Decodes a text; returns none unless all of its records are good and there is at least one.
 fn decode_all(decoder: &mut dyn BlockDecoder, text: &[u8]) -> Option<DecodedBlocks> {
     let mut out = DecodedBlocks::default();
     decoder.decode(text, &mut out);
@@ -111,7 +111,7 @@ fn is_access_log(text: &[u8]) -> bool {
     decoder.is_ok_and(|mut decoder| decode_all(&mut decoder, text).is_some())
 }
 
-/// Words that stand where a system log has its host, in a program's own log.
+/// Words in a program's own log at the position of a system log's host.
 const LOG_LEVEL_WORDS: [&str; 12] = [
     "trace", "debug", "info", "notice", "warn", "warning", "error", "err", "critical", "crit",
     "fatal", "panic",
@@ -126,7 +126,8 @@ fn is_syslog<'a>(text: &[u8], mut lines: impl Iterator<Item = &'a [u8]>) -> bool
     decode_all(&mut decoder, text).is_some() && lines.all(is_unambiguous_syslog)
 }
 
-/// Whether a record of a system log cannot be a line of a program that begins its lines with the time, too.
+/// Returns true if a system log record cannot be a line of a program that also begins its lines with the
+/// time.
 fn is_unambiguous_syslog(line: &[u8]) -> bool {
     // A priority, or the name of a month.
     if !line.first().is_some_and(u8::is_ascii_digit) {
@@ -139,7 +140,7 @@ fn is_unambiguous_syslog(line: &[u8]) -> bool {
     is_host && app.ends_with(b":") && !host.ends_with(':')
 }
 
-/// Whether a line is `key=value` pairs alone, and two of them at least.
+/// Returns true if a line consists of at least two `key=value` pairs.
 fn is_key_value_line(line: &[u8]) -> bool {
     let is_key = |key: &[u8]| {
         let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || b"_@".contains(byte);
@@ -171,7 +172,7 @@ fn is_key_value_line(line: &[u8]) -> bool {
     pairs >= 2
 }
 
-/// Where a value ends that begins with a quote.
+/// Returns the end of a value that begins with a quote.
 fn quoted_value_end(value: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {

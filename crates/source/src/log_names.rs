@@ -1,30 +1,31 @@
-//! Names of log files, rotated ones included.
+//! Recognizes the names of log files, including rotated ones.
 //!
-//! A program that rotates logs moves `access.log` to a name that still tells what it was: logrotate to `access.log.1`, then
-//! `access.log.2.gz`, or with `dateext` to `access.log-20261128`; rotatelogs to `access_log.1795824000`; logging libraries
-//! to `app.log.2026-11-28` or `app.log.2026-11-28_10-30.1`. A name is read from the right:
+//! A program that rotates logs moves `access.log` to a name that still shows its origin: logrotate to
+//! `access.log.1`, then `access.log.2.gz`, or with `dateext` to `access.log-20261128`; rotatelogs to
+//! `access_log.1795824000`; logging libraries to `app.log.2026-11-28` or `app.log.2026-11-28_10-30.1`. Names
+//! are parsed from the right:
 //!
 //! ```text
 //!   access.log-20261128.1.gz        name
-//!                        └─┘        compression, set aside
+//!                        └─┘        compression, ignored
 //!             └─────────┘           rotation: a number, a date, a time, `old`
-//!   access.log                      ends in `.log` or `_log`, or is one of NAMES
+//!   access.log                      ends in `.log` or `_log`, or is one of SYSTEM_LOG_NAMES
 //! ```
 //!
-//! A rotation alone tells nothing: `data.1` and `export-20261128` are no logs.
+//! A rotation suffix alone proves nothing: `data.1` and `export-20261128` are no logs.
 
 use super::compression::Compression;
 
-/// Suffixes of the names of logs.
+/// Suffixes of log names.
 const LOG_NAME_SUFFIXES: [&str; 2] = [".log", "_log"];
 
-/// Names of system logs that end in none of those, as Linux distributions have them.
+/// Names of system logs without such a suffix, as Linux distributions use them.
 const SYSTEM_LOG_NAMES: [&str; 4] = ["syslog", "messages", "secure", "maillog"];
 
-/// Words for the log before the one that is written, behind a dot.
+/// Suffixes of the log before the current one.
 const OLD_LOG_SUFFIXES: [&str; 3] = [".old", ".prev", ".bak"];
 
-/// Returns true if a file's name says that it is a log, whatever is in it.
+/// Returns true if a file's name is that of a log, whatever the file contains.
 pub(crate) fn is_log_name(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let (stem, _) = Compression::strip_suffix(name);
@@ -35,12 +36,12 @@ pub(crate) fn is_log_name(path: &str) -> bool {
         || LOG_NAME_SUFFIXES.iter().any(|suffix| base.ends_with(suffix))
 }
 
-/// Returns the name without the numbers, dates and times at its end: digits, and what stands between them.
+/// Returns the name without the digits, dates and times at its end, and the separators between them.
 fn without_rotation(name: &str) -> &str {
     if !name.ends_with(|c: char| c.is_ascii_digit()) {
         return name;
     }
-    // `2026-11-28t10:30:00+01`, for one.
+    // As in `2026-11-28t10:30:00+01`.
     let is_between = |c: char| matches!(c, '.' | '-' | '_' | ':' | '+' | 't');
     let base = name.trim_end_matches(|c: char| c.is_ascii_digit() || is_between(c));
     let begins = |c: char| matches!(c, '.' | '-' | '_');

@@ -1,7 +1,7 @@
-//! Which columns of texts have few different values: those are read as codes where they are keys.
+//! Detects low-cardinality text columns, which are read as dictionary codes when they are group keys.
 //!
-//! Nothing rests on it but speed, so the first rows of one file are asked, and only where that costs
-//! next to nothing: of a plain file on this machine.
+//! Only speed depends on the result. The detection therefore reads the first rows of one file, and only if
+//! that costs next to nothing: of an uncompressed, unfiltered local file.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use arrow::array::AsArray;
 
 use super::{FileLocation, ReadOptions, Source, SourceFile, Split, SplitPart};
 
-/// How much of the file, and how many of its rows, are looked at.
+/// Maximum number of bytes and rows of the file that are inspected.
 const PROBE_BYTES_MAX: u64 = 4 << 20;
 const PROBE_ROWS_MAX: usize = 1 << 12;
-/// With fewer rows nothing is won.
+/// Minimum number of rows for which codes pay off.
 const PROBE_ROWS_MIN: usize = 1 << 9;
-/// How many rows there are for each value, on the average.
+/// Minimum average number of rows per distinct value.
 const ROWS_PER_VALUE_MIN: usize = 8;
 
-/// Whether the first rows of a source have few different values in a column of texts.
+/// Returns true if the first rows of a source have few distinct values in a text column.
 pub(super) fn has_few_distinct_values(source: &Arc<Source>, column: usize) -> bool {
     let is_there = |file: &&Arc<SourceFile>| {
         file.size() > 0 && file.skip_reason.get().is_none() && !file.is_unresponsive()
@@ -27,7 +27,7 @@ pub(super) fn has_few_distinct_values(source: &Arc<Source>, column: usize) -> bo
     if !is_here || !source.can_split_file(file) {
         return false;
     }
-    // JSON that is not one object per line is read from its beginning to its end, which is not reached.
+    // JSON that is not one object per line cannot be cut, so the range is the whole file.
     let is_whole = source
         .format
         .as_text_format()
@@ -44,7 +44,7 @@ pub(super) fn has_few_distinct_values(source: &Arc<Source>, column: usize) -> bo
         cancel: file.cancel.clone(),
         ..ReadOptions::default()
     };
-    // What is wrong with these rows is told when they are read.
+    // Faults of these rows are reported when a query reads them.
     let Ok(mut reader) = source.read_split(&split, &options) else { return false };
     let Some(Ok(batch)) = reader.next() else { return false };
     let values = batch.column(0).as_any_dictionary_opt().map(|codes| codes.values().len());

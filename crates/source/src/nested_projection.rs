@@ -1,8 +1,8 @@
-//! Projections of nested columns: of `connections.accepted`, that one and not the whole record of
-//! connections.
+//! Projections of nested columns: for `connections.accepted`, reads that field and not the whole
+//! `connections` record.
 //!
-//! A column that is used only through its fields is read as a struct of those; the others are
-//! null, and nobody looks at them.
+//! A column that is used only through its fields is read as a struct of those; the other fields are null and
+//! not decoded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StructArray, new_null_array};
 use arrow::datatypes::{DataType, Field, FieldRef};
 
-/// What is used of a column, or of a field in it.
+/// The used part of a column, or of a field in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NestedProjection {
-    /// All of it.
+    /// The whole value.
     Whole,
-    /// Some of its fields.
+    /// Some of its fields, by name.
     Fields(BTreeMap<String, NestedProjection>),
 }
 
-/// By the column's name, in whichever table.
+/// Projections by column name, in any table.
 pub type NestedProjections = BTreeMap<String, NestedProjection>;
 
-/// The column with only the used fields, or none if that is all of it.
+/// Returns the column with only the used fields; none if all are used.
 pub fn narrow_field(field: &FieldRef, projection: &NestedProjection) -> Option<FieldRef> {
     let (DataType::Struct(fields), NestedProjection::Fields(wanted)) =
         (field.data_type(), projection)
@@ -41,7 +41,7 @@ pub fn narrow_field(field: &FieldRef, projection: &NestedProjection) -> Option<F
             }
         }
     }
-    // Two fields of one name cannot be told apart, and a struct has at least one field.
+    // Repeated field names are ambiguous, and a struct has at least one field.
     let is_clear =
         fields.iter().all(|a| fields.iter().filter(|b| a.name() == b.name()).count() == 1);
     (is_narrower && is_clear && !kept.is_empty()).then(|| {
@@ -49,12 +49,12 @@ pub fn narrow_field(field: &FieldRef, projection: &NestedProjection) -> Option<F
     })
 }
 
-/// Columns of nulls, of which slices are given out.
+/// Null arrays by type, from which slices are shared.
 #[derive(Debug, Default)]
 pub struct NullColumns(Vec<ArrayRef>);
 
 impl NullColumns {
-    /// So many nulls of a type.
+    /// Returns `rows` nulls of a type.
     pub fn slice_of(&mut self, data_type: &DataType, rows: usize) -> ArrayRef {
         let known =
             self.0.iter().find(|nulls| nulls.data_type() == data_type && nulls.len() >= rows);
@@ -69,8 +69,8 @@ impl NullColumns {
     }
 }
 
-/// A narrowed column as one of the whole type, the fields that were not read being null; none
-/// if it is no narrowed column of that type.
+/// Converts a narrowed column back to the whole type, with nulls in the fields that were not read; none if it
+/// is no narrowed column of that type.
 pub fn widen_column(
     array: &ArrayRef,
     data_type: &DataType,

@@ -1,9 +1,8 @@
-//! Counts by name, each with the place of the first occurrence: keys that no column has, and values that became null
-//! because they are not of their column's type.
+//! Counts by name with the location of the first occurrence, for unknown keys and for type mismatches.
 //!
-//! A reader holds its own until its split is accepted, as it holds refused records. A run's are beside its refused
-//! records ([`Rejects`](crate::Rejects)), since all are counted at the same moment; a split without any takes no
-//! lock for them.
+//! A reader holds its counts until its split is accepted, as it holds rejected records. The counts of a run
+//! are part of its reject log ([`RejectLog`](crate::RejectLog)), because all of them are committed at the
+//! same moment. A split without occurrences takes no lock for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,32 +12,32 @@ use tidemill_base::unknown_keys::{self, UNKNOWN_KEYS_MAX};
 
 use super::SourceFile;
 
-/// Counts of unknown keys, or of mismatches.
+/// Counts of unknown keys, or of type mismatches.
 #[derive(Debug, Default)]
 pub(crate) struct OccurrenceCounts {
-    /// By the paths of the keys, or the names of the columns.
+    /// Occurrences by the path of the key, or by the name of the column.
     pub(crate) counts: BTreeMap<String, Occurrences>,
-    /// Occurrences of further keys or columns.
+    /// Number of occurrences of further keys or columns.
     pub(crate) other_count: u64,
 }
 
-/// Occurrences of a key or mismatch, and the place of the first.
+/// Number of occurrences of a key or a mismatch, with the location of the first.
 #[derive(Debug, Clone)]
 pub(crate) struct Occurrences {
-    /// The column that a key is within, unless it is a key of the record.
+    /// Promoted column that contains the key; none for a key of the record itself.
     pub(crate) parent_column: Option<Arc<str>>,
     pub(crate) count: u64,
     pub(crate) first_location: OccurrenceLocation,
 }
 
-/// The place of the first key or value.
+/// Location of the first occurrence of a key or a mismatch.
 #[derive(Debug, Clone)]
 pub(crate) struct OccurrenceLocation {
     pub(crate) file: Arc<SourceFile>,
     pub(crate) offset: u64,
-    /// Known for inputs that cannot be read twice; found in the file when needed otherwise.
+    /// Known for inputs that cannot be read twice; otherwise looked up in the file when needed.
     pub(crate) line: Option<u64>,
-    /// The row's number, in place of a line, in formats that have none.
+    /// Row number, for formats without lines.
     pub(crate) row: Option<u64>,
 }
 
@@ -48,7 +47,7 @@ impl OccurrenceLocation {
         key(self) < key(other)
     }
 
-    /// Returns its line number; none where the file has no lines, or can no longer be read.
+    /// Returns the line number; none if the file has no lines, or can no longer be read.
     fn find_line_number(&self) -> Option<u64> {
         self.file.line_number_at(self.offset).ok().filter(|line| *line > 0)
     }
@@ -59,7 +58,7 @@ impl OccurrenceCounts {
         self.counts.is_empty() && self.other_count == 0
     }
 
-    /// Adds occurrences; `first` finds the first of them where it is not known to be behind another.
+    /// Adds occurrences. `first` locates the first of them unless it is known to follow an earlier one.
     pub(crate) fn add(
         &mut self,
         path: &str,
@@ -90,7 +89,7 @@ impl OccurrenceCounts {
         }
     }
 
-    /// Takes in those of another reader.
+    /// Merges the counts of another reader.
     pub(crate) fn merge(&mut self, other: OccurrenceCounts) {
         self.other_count += other.other_count;
         for (path, Occurrences { parent_column: within, count, first_location: first }) in
@@ -101,14 +100,14 @@ impl OccurrenceCounts {
     }
 }
 
-/// The counts of a run, by the sources that its files are of, so that two sources of a join do not mix theirs.
+/// The counts of a run by source, so that the two sources of a join do not mix theirs.
 #[derive(Debug, Default)]
 pub(crate) struct OccurrencesBySource {
     sources: BTreeMap<Arc<str>, OccurrenceCounts>,
 }
 
 impl OccurrencesBySource {
-    /// Takes in those of a reader, which are of one source.
+    /// Merges the counts of a reader, which belong to one source.
     pub(crate) fn merge(&mut self, counts: OccurrenceCounts) {
         let first =
             counts.counts.values().next().map(|found| &found.first_location.file.source_name);
@@ -116,7 +115,7 @@ impl OccurrencesBySource {
         self.sources.entry(source).or_default().merge(counts);
     }
 
-    /// Returns each key or column with its source, which is named only where several sources have it.
+    /// Returns each key or column with its source, which is named only if several sources have it.
     fn entries(&self) -> Vec<(Option<&Arc<str>>, &String, &Occurrences)> {
         let mut entries = Vec::new();
         for (source, counts) in &self.sources {
@@ -133,7 +132,7 @@ impl OccurrencesBySource {
         self.sources.values().map(|counts| counts.other_count).sum()
     }
 
-    /// Returns a line number that is not known, where the file has lines and can be read.
+    /// Looks up a line number, if the file has lines and can be read.
     fn find_line_number(&self, source: Option<&str>, name: &str) -> Option<u64> {
         let of =
             |counts: &OccurrenceCounts| counts.counts.get(name)?.first_location.find_line_number();
@@ -143,7 +142,7 @@ impl OccurrencesBySource {
         }
     }
 
-    /// Returns them as the unknown keys of a run's coverage, the first few with their lines, which are looked up.
+    /// Returns the unknown keys of a run's coverage; the first few get their line numbers.
     pub(crate) fn unknown_keys(&self) -> unknown_keys::UnknownKeys {
         let keys = self.entries().into_iter().map(|(source, path, found)| {
             let OccurrenceLocation { file, offset, line, row } = &found.first_location;
@@ -169,7 +168,7 @@ impl OccurrencesBySource {
         told
     }
 
-    /// Returns them as the mismatches of a run's coverage, the first few with their lines, which are looked up.
+    /// Returns the type mismatches of a run's coverage; the first few get their line numbers.
     pub(crate) fn mismatches(&self) -> type_mismatches::TypeMismatches {
         let columns = self.entries().into_iter().map(|(source, column, found)| {
             let OccurrenceLocation { file, offset, line, row } = &found.first_location;
@@ -197,5 +196,5 @@ impl OccurrencesBySource {
     }
 }
 
-/// Maximum number of entries whose lines are looked up: each may mean reading the file up to it.
+/// Maximum number of entries whose lines are looked up: each may require reading the file up to it.
 const LOCATED_ENTRIES_MAX: usize = 5;

@@ -1,7 +1,7 @@
-//! What is asked of a source, in words: as it travels to whoever is to read it.
+//! A serializable source definition, as a posted query carries it.
 //!
-//! A [`SourceSpec`] says nothing of what is there; it is what somebody wrote, and is judged by whoever gets it. Storage options
-//! are among it, which may be secrets: what is made of it is for no log.
+//! A [`SourceSpec`] holds only what the user wrote; the receiver checks it. Storage options may be secrets,
+//! so the serialized form must not be logged.
 
 use std::collections::BTreeMap;
 
@@ -18,25 +18,25 @@ use super::hidden_columns::HiddenColumn;
 use super::source_description::ipc;
 use super::text_options::TextOptions;
 
-/// A [`SourceSpec`] in words.
+/// A [`SourceSpec`] in serializable form.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PostedSource {
-    /// As [`SourceSpec::url`].
+    /// See [`SourceSpec::url`].
     pub url: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     more: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<String>,
     options: TextOptions,
-    /// Whether quoting is turned off, which `options` cannot say in JSON.
+    /// Turns quoting off, which `options` cannot express in JSON.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_unquoted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     schema: Option<PostedSchema>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layouts: Option<ColumnLayoutPolicy>,
-    /// A column each, and what its fields' names begin with.
+    /// Each promoted column with the prefix of its fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     promote: Vec<(String, String)>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -49,15 +49,15 @@ pub struct PostedSource {
     unhidden: Vec<(HiddenColumn, String)>,
 }
 
-/// Columns.
+/// The columns of a declared schema.
 #[derive(Serialize, Deserialize)]
 struct PostedSchema(#[serde(with = "ipc")] SchemaRef);
 
 impl PostedSource {
-    /// A source as whoever is elsewhere is asked for it.
+    /// Serializes a source definition.
     ///
     /// # Errors
-    /// [`Error::Usage`] for rows that are in this process alone.
+    /// [`Error::Usage`] for rows in this process's memory, and for files of a filter program.
     pub fn new(spec: &SourceSpec) -> Result<PostedSource> {
         if spec.memory_rows.is_some() {
             return Err(Error::usage_with_hint(
@@ -98,16 +98,16 @@ impl PostedSource {
         })
     }
 
-    /// Whether files go through a program.
+    /// Returns true if files go through a filter program.
     pub fn has_program(&self) -> bool {
         !self.exec.is_empty()
     }
 
-    /// Returns the source, with the storage options checked as those of a posted query.
+    /// Returns the source definition, with the storage options checked as those of a posted query.
     ///
     /// # Errors
-    /// [`Error::Usage`] for names that this release does not know, and for storage options that a posted query may not
-    /// set.
+    /// [`Error::Usage`] for names that this release does not know, and for storage options that a posted
+    /// query may not set.
     pub fn into_spec(self) -> Result<SourceSpec> {
         let storage_options = StorageOptions::from_posted_query(self.storage_options)?;
         let mut options = self.options;
@@ -201,7 +201,8 @@ mod tests {
         let json = serde_json::to_string(&PostedSource::new(&spec).unwrap()).unwrap();
         let start = json.find("\"schema\":\"").unwrap() + "\"schema\":\"".len();
         let digits = start..start + json[start..].find('"').unwrap();
-        // Change each digit, and truncate the text at each digit: the result is columns or an error, never a panic.
+        // Change each digit, and truncate the text at each digit: the result is columns or an error, never a
+        // panic.
         for at in digits.clone() {
             for digit in ['0', '7', 'f'] {
                 let mut damaged = json.clone();

@@ -1,18 +1,18 @@
-//! Files that programs of the user's find by name in their working folder.
+//! Files that filter programs find by name in their working folder.
 //!
 //! ```text
-//!   /tmp/tidemill-files-20261128T101500-1a2b3c4d/      of one run, made when a program is started
-//!     lock                                             held while the run lives
-//!     kept-1                                           what is elsewhere, fetched once
+//!   /tmp/tidemill-files-20261128T101500-1a2b3c4d/      folder of one run, created when a program starts
+//!     lock                                             locked while the run lives
+//!     kept-1                                           a remote file, fetched once
 //!     work-7/                                          the working folder of one program
 //!       ip_geo.dat -> /data/ip_geo.dat
 //!       cities.csv -> ../kept-1
 //! ```
 //!
-//! Nothing of a disk is copied: a program that opens a name reads the file itself. That it is the same file, of the same
-//! size and time, is looked at before a program starts and after it has ended. What is elsewhere is fetched whole or
-//! not at all, when the first program wants it. The folder of a run that was killed is removed by the next one that makes
-//! its own beside it and finds the lock free.
+//! Local files are not copied: a program that opens a name reads the file itself. Before a program starts and
+//! after it has ended, the files must have the same identity, size and modification time. Remote files are
+//! fetched whole when the first program needs them, or not at all. The folder of a killed run is removed by
+//! the next run that creates a folder beside it and finds the lock free.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -33,48 +33,48 @@ use tidemill_remote::pattern::{expand_home, local_path_from_url};
 use crate::byte_input::FileIdentity;
 use crate::filter_program::{ProgramError, Result};
 
-/// What the name of a run's folder begins with.
+/// Prefix of the name of a run's folder.
 const RUN_FOLDER_PREFIX: &str = "tidemill-files-";
 const LOCK_FILE_NAME: &str = "lock";
 
-/// Files that programs find by name. Clones of a program share them.
+/// Files that filter programs find by name. Clones of a program share them.
 pub struct ProgramFiles {
     requested_files: Vec<RequestedFile>,
     storage: StorageOptions,
-    /// Where the run's folder is made.
+    /// Parent folder of the run's folder.
     parent: PathBuf,
     prepared_files: Mutex<Option<Arc<PreparedFiles>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RequestedFile {
-    /// What a program calls it: no more than a name.
+    /// Name under which a program finds the file; a single path component.
     name: String,
     url: String,
-    /// What messages call it.
+    /// Name that messages show.
     display_name: String,
 }
 
-/// A file that programs find, as it was when it was first looked at.
+/// A file for filter programs, as it was when it was first checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramFile {
-    /// What a program calls it.
+    /// Name under which a program finds the file.
     pub name: String,
-    /// Where it is on this machine.
+    /// Path on this machine.
     pub path: PathBuf,
-    /// What messages call it.
+    /// Name that messages show.
     pub display_name: String,
-    /// Which version.
+    /// Identity of the file's version.
     pub identity: FileIdentity,
-    /// Whether it may be run.
+    /// True if the file may be run.
     pub is_executable: bool,
 }
 
-/// The files on this machine, and the folder of the run.
+/// The files on this machine, and the run's folder.
 struct PreparedFiles {
     files: Vec<ProgramFile>,
     folder: RunFolder,
-    /// How many working folders there were.
+    /// Number of working folders created so far.
     folder_count: AtomicUsize,
 }
 
@@ -95,11 +95,12 @@ impl std::fmt::Debug for ProgramFiles {
 }
 
 impl ProgramFiles {
-    /// Files and objects by their URLs, each of which is found by the last part of its name; none for no URL. What is
-    /// elsewhere is reached by `storage`. The run's folder is made in `parent`, and nothing is looked at yet.
+    /// Creates the files for these URLs, each named by the last component of its path; none without URLs.
+    /// `storage` has the options for remote files. The run's folder will be created in `parent`; no file is
+    /// accessed yet.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a URL that is none, or has no name in it, and for two of one name.
+    /// [`ProgramError::Usage`] for an invalid URL, a URL without a file name, and two files of the same name.
     pub fn new(
         urls: &[String],
         storage: &StorageOptions,
@@ -130,10 +131,10 @@ impl ProgramFiles {
         }))
     }
 
-    /// Files of this machine by other names than their own: each name with its path.
+    /// Creates the files from local paths under other names: pairs of name and path.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is no name, and for two of one name.
+    /// [`ProgramError::Usage`] for an invalid name, and for two files of the same name.
     pub fn from_local_files(
         files: &[(String, PathBuf)],
         parent: &Path,
@@ -159,20 +160,21 @@ impl ProgramFiles {
         }))
     }
 
-    /// What programs call them.
+    /// Returns the names under which programs find the files.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.requested_files.iter().map(|named| named.name.as_str())
     }
 
-    /// The URLs, as the user wrote them.
+    /// Returns the URLs as the user wrote them.
     pub fn urls(&self) -> impl Iterator<Item = &String> {
         self.requested_files.iter().map(|named| &named.url)
     }
 
-    /// The files on this machine; what is elsewhere is fetched by whoever asks first.
+    /// Returns the files on this machine; the first call fetches remote ones.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Io`] and [`Error::Usage`] for what is no file that can be read; those of fetching.
+    /// [`ProgramError::NotFound`], [`ProgramError::Io`] and [`ProgramError::Usage`] for files that cannot be
+    /// read; those of fetching.
     pub fn prepare_files(&self, cancel: &CancelFlag) -> Result<Vec<ProgramFile>> {
         Ok(self.prepared_files(cancel)?.files.clone())
     }
@@ -209,7 +211,7 @@ impl ProgramFiles {
         Ok(made)
     }
 
-    /// Fetches what is elsewhere.
+    /// Fetches a remote file.
     fn fetch_file(&self, url: &str, path: &Path, cancel: &CancelFlag) -> Result<PathBuf> {
         let options = DownloadOptions {
             output: Some(path.display().to_string()),
@@ -222,17 +224,17 @@ impl ProgramFiles {
             ..files::FileAccessSettings::default()
         };
         files::download_files(&[url.to_owned()], &options, &settings)?;
-        // It is a program's to read.
+        // The program must only read it.
         let read_only = fs::Permissions::from_mode(0o444);
         fs::set_permissions(path, read_only)
             .map_err(|error| ProgramError::from_io_at("write", path, error))?;
         Ok(path.to_owned())
     }
 
-    /// A working folder for one program, in which they all are.
+    /// Creates a working folder with all files for one program.
     ///
     /// # Errors
-    /// As [`files`](Self::files); [`Error::Changed`] where one is another by now.
+    /// As [`prepare_files`](Self::prepare_files); [`ProgramError::FileChanged`] if a file has changed.
     pub(crate) fn create_work_folder(&self, cancel: &CancelFlag) -> Result<WorkFolder> {
         let opened = self.prepared_files(cancel)?;
         let number = opened.folder_count.fetch_add(1, Ordering::Relaxed);
@@ -249,11 +251,11 @@ impl ProgramFiles {
         Ok(work)
     }
 
-    /// What is started where a program is written so: `./x` is the file of that name, and what else is no word of the
-    /// path is where the run was started.
+    /// Returns the path of a program as an argument vector names it. `./x` is the program file of that name.
+    /// Any other path is relative to the run's folder, and a name without `/` is searched on the PATH.
     ///
     /// # Errors
-    /// [`Error::Io`] where the current folder is not known.
+    /// [`ProgramError::Io`] if the current folder is unknown.
     pub(crate) fn executable_path(&self, word: &str) -> Result<PathBuf> {
         let own = word.strip_prefix("./").unwrap_or_default();
         if !word.contains('/') || self.names().any(|name| name == own) {
@@ -264,7 +266,7 @@ impl ProgramFiles {
     }
 }
 
-/// The working folder of one program; it goes when the program has ended.
+/// The working folder of one program, which is removed when the program has ended.
 pub(crate) struct WorkFolder {
     path: PathBuf,
     prepared_files: Arc<PreparedFiles>,
@@ -275,10 +277,10 @@ impl WorkFolder {
         &self.path
     }
 
-    /// Whether all files are those that they were.
+    /// Checks that all files are unchanged.
     ///
     /// # Errors
-    /// [`Error::Changed`].
+    /// [`ProgramError::FileChanged`].
     pub(crate) fn verify_files(&self) -> Result<()> {
         for file in &self.prepared_files.files {
             let reason = match fs::metadata(&file.path) {
@@ -294,7 +296,7 @@ impl WorkFolder {
 
 impl Drop for WorkFolder {
     fn drop(&mut self) {
-        // What cannot be removed goes with the run's folder.
+        // Remaining files are removed with the run's folder.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -327,7 +329,7 @@ impl Drop for RunFolder {
     }
 }
 
-/// Removes the folders of runs that do not live any more: those of which nobody holds the lock.
+/// Removes the folders of runs that have ended: those whose lock nobody holds.
 fn remove_abandoned_folders(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -337,7 +339,7 @@ fn remove_abandoned_folders(parent: &Path) {
         if !is_ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        // One that is being made has no lock yet, and stays.
+        // A folder that is being created has no lock yet, and stays.
         let lock = File::options().write(true).open(entry.path().join(LOCK_FILE_NAME));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
@@ -345,7 +347,7 @@ fn remove_abandoned_folders(parent: &Path) {
     }
 }
 
-/// What a program calls what a URL names: the last part of its path.
+/// Returns the name under which a program finds the file of a URL: the last component of its path.
 fn file_name_of_url(url: &str) -> Result<String> {
     let path = match Location::parse(url)? {
         None if url == "-" => {
@@ -357,7 +359,7 @@ fn file_name_of_url(url: &str) -> Result<String> {
         None => local_path_from_url(url)?,
         Some(Location::S3 { key, .. }) => key,
         Some(Location::Http(url)) => {
-            // Decoded, a name may have a `/` in it: it is split before.
+            // A decoded name may contain a `/`, so the path is split first.
             let path = url.split(['?', '#']).next().unwrap_or_default();
             let last = path.rsplit_once('/').map_or("", |(_, last)| last);
             let name = decoded_web_path(&format!("http://h/{last}"));
@@ -377,7 +379,7 @@ fn file_name_of_url(url: &str) -> Result<String> {
     }
 }
 
-/// Whether a text is the name of something in a folder.
+/// Returns true if a text is a valid file name.
 fn is_file_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) && name.len() <= 255
 }
@@ -395,7 +397,7 @@ fn absolute_local_path(url: &str) -> Result<PathBuf> {
         .map_err(|error| ProgramError::from_io_at("find", Path::new(&path), error))
 }
 
-/// What a file on this machine is, which there has to be and can be read.
+/// Returns the metadata of a local file, which must exist and be readable.
 fn check_readable_file(path: &Path, shown: &str) -> Result<fs::Metadata> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => ProgramError::NotFound {
@@ -412,7 +414,7 @@ fn check_readable_file(path: &Path, shown: &str) -> Result<fs::Metadata> {
             "name files one by one; a folder may be packed into one",
         ));
     }
-    // Whoever is behind a name by now is not waited for.
+    // Does not block if the path has become a pipe.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     opened.and_then(|file| file.metadata()).map_err(failed)
 }
@@ -513,7 +515,7 @@ mod tests {
                 Told::from(files.prepare_files(&CancelFlag::new()).unwrap_err()).to_string();
             assert!(message.contains(part) && message.contains(name), "{message}");
         }
-        // Nothing is left of what could not be opened.
+        // No folder remains of files that could not be prepared.
         assert_eq!(entries(folder.path()), ["dangling", "fifo", "file", "folder"]);
     }
 
@@ -539,7 +541,7 @@ mod tests {
         let gone = first.path().to_owned();
         drop(first);
         assert!(!gone.exists() && second.path().exists());
-        // A run that goes on holds its lock.
+        // A live run holds its lock.
         remove_abandoned_folders(&parent);
         assert!(second.path().exists());
         drop((second, files));
@@ -553,7 +555,7 @@ mod tests {
         let left = folder.path().join("tidemill-files-20261128T101500-1a2b3c4d");
         fs::create_dir_all(left.join("work-0")).unwrap();
         fs::write(left.join(LOCK_FILE_NAME), "").unwrap();
-        // Neither is a run's.
+        // These names are no run's folders either.
         fs::create_dir(folder.path().join("tidemill-files-1000")).unwrap();
         let being_made = folder.path().join("tidemill-files-20261128T101501-1a2b3c4d");
         fs::create_dir(&being_made).unwrap();

@@ -1,4 +1,4 @@
-//! The records of a promoted column, opened: structs, JSON in a string, rows in bytes.
+//! Extraction of promoted records: reads structs, JSON in strings, and rowfile rows in bytes as columns.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use super::text_options::TypeMismatchPolicy;
 use super::type_unification::{cast_to_source_type, mask_nulls};
 use super::{Source, SourceFile};
 
-/// A record whose fields are columns.
+/// A column of the files whose record has promoted fields.
 #[derive(Debug, Clone)]
 pub(super) struct PromotedRecord {
-    /// Its column among the files' columns.
+    /// Position among the files' columns.
     pub(super) column: usize,
     pub(super) name: String,
     pub(super) kind: PromotedRecordKind,
-    /// Its fields.
+    /// The fields of the record.
     pub(super) fields: Fields,
 }
 
@@ -39,25 +39,25 @@ pub(super) enum PromotedRecordKind {
     Struct,
     /// JSON in a string, or in bytes.
     Json,
-    /// Rows of a rowfile in bytes, of the schema that the file's field has.
+    /// Rows of a rowfile in bytes, with the schema that the file's field declares.
     Rows,
 }
 
-/// A column that comes from a record, or from a file's own column.
+/// A source column that comes from a field of a record, from a file's own column, or from both.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct PromotedColumn {
-    /// Which promotion.
+    /// Index of the promoted record.
     pub(super) promotion: usize,
-    /// The field's name in the record.
+    /// Name of the field in the record.
     pub(super) field: String,
-    /// The column of its name among the files' columns, if a file has one.
+    /// Position of the files' own column of the same name, if a file has one.
     pub(super) own: Option<usize>,
-    /// Why the two cannot be one column.
+    /// The type conflict that prevents merging the two.
     pub(super) clash: Option<String>,
 }
 
 impl PromotedColumn {
-    /// Why the column cannot be read, if it cannot.
+    /// Returns the error of a column that cannot be read.
     pub(super) fn column_error(&self, source: &Source, name: &str) -> Option<Error> {
         let record = source.promoted_records.get(self.promotion)?;
         if let Some(clash) = &self.clash {
@@ -67,7 +67,7 @@ impl PromotedColumn {
             ));
         }
         let own = self.own?;
-        // Where columns are found by name in every record, only the records can tell.
+        // In formats whose records name their columns, only the records can show a conflict.
         if !source.format.is_typed() && !source.format.is_delimited() {
             return None;
         }
@@ -95,57 +95,57 @@ pub(super) fn prefix_hint(column: &str) -> String {
     )
 }
 
-/// How records are opened.
+/// Method of extracting records from a column.
 enum ExtractionMethod {
-    /// They are open.
+    /// Takes the struct as it is.
     Struct,
     Json(Box<JsonDecoder>),
-    /// By the plan for the file of this position, once it is known.
+    /// Decodes rows by the plan for the file at this index, once it is known.
     Rows(Option<(usize, Box<rowfile::RowDecodePlan>)>),
 }
 
-/// What became of a column's values.
+/// Result of extracting the records of a column.
 pub(super) enum ExtractedRecords {
     Records(StructArray),
-    /// Those that are no records, in order.
+    /// The values that are no records, in order.
     Invalid(Vec<InvalidRecordValue>),
 }
 
 /// A value that is no record.
 pub(super) struct InvalidRecordValue {
-    /// Its row, the column's first being 0.
+    /// Row of the value, counted from 0 at the column's beginning.
     pub(super) row: usize,
     fault: tidemill_text::TextFault,
-    /// Where it is in the opener's lines.
+    /// Range of the value in the extractor's lines.
     line_range: Range<usize>,
 }
 
-/// Opens the records of a column, some of whose fields are wanted.
+/// Extracts the wanted fields from the records of a column.
 pub(super) struct RecordExtractor {
     name: String,
     hint: &'static str,
     method: ExtractionMethod,
-    /// The fields that are wanted.
+    /// Names of the wanted fields.
     wanted_fields: Vec<String>,
     lines: Vec<u8>,
     decoded_batches: DecodedBlocks,
-    /// Keys of the records that were opened last that no column has.
+    /// Unknown keys of the records that were extracted last.
     unknown_keys: Vec<BlockUnknownKey>,
     other_unknown_keys: u64,
-    /// Their values that became null because they are not of their field's type.
+    /// Type mismatches of these records.
     mismatches: Vec<BlockColumnMismatches>,
 }
 
-/// Occurrences of a key that no column has, or of mismatches of a field, in promoted records.
+/// Number of occurrences of an unknown key, or of mismatches of a field, in promoted records.
 pub(super) struct PromotedFieldCount {
     pub(super) path: String,
     pub(super) count: u64,
-    /// The row of the first, the column's first being 0.
+    /// Row of the first occurrence, counted from 0 at the column's beginning.
     pub(super) first_row: usize,
 }
 
 impl RecordExtractor {
-    /// For the fields of these names.
+    /// Creates an extractor for the named fields.
     ///
     /// # Errors
     /// [`Error::Internal`] only.
@@ -203,12 +203,12 @@ impl RecordExtractor {
         })
     }
 
-    /// Whether its values may turn out to be no records.
+    /// Returns true if values may be invalid records.
     pub(super) fn can_reject(&self) -> bool {
         matches!(self.method, ExtractionMethod::Json(_))
     }
 
-    /// The records of a batch, or which of its values are none.
+    /// Extracts the records of a batch, or returns the values that are none.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for bytes that are no row of a rowfile.
@@ -273,8 +273,8 @@ impl RecordExtractor {
         Ok(ExtractedRecords::Records(records))
     }
 
-    /// Gives out the keys that no column has, of the records that were opened last, and how often there were further
-    /// ones.
+    /// Takes the unknown keys of the records that were extracted last, and the number of occurrences of
+    /// further keys.
     pub(super) fn take_unknown_keys(&mut self) -> (Vec<PromotedFieldCount>, u64) {
         let lines = &self.lines;
         let keys = self.unknown_keys.drain(..).map(|key| PromotedFieldCount {
@@ -285,8 +285,7 @@ impl RecordExtractor {
         (keys.collect(), std::mem::take(&mut self.other_unknown_keys))
     }
 
-    /// Gives out how many values became null because they are not of their field's type, of the records that were opened
-    /// last.
+    /// Takes the type mismatches of the records that were extracted last.
     pub(super) fn take_mismatches(&mut self) -> Vec<PromotedFieldCount> {
         let ExtractionMethod::Json(decoder) = &self.method else { return Vec::new() };
         let (schema, lines) = (decoder.schema(), &self.lines);
@@ -301,24 +300,24 @@ impl RecordExtractor {
         fields.collect()
     }
 
-    /// Forgets what was counted of the records that were opened last.
+    /// Clears the counts of the records that were extracted last.
     pub(super) fn clear_counts(&mut self) {
         self.unknown_keys.clear();
         self.other_unknown_keys = 0;
         self.mismatches.clear();
     }
 
-    /// The column whose records it opens.
+    /// Returns the name of the column that holds the records.
     pub(super) fn column_name(&self) -> &str {
         &self.name
     }
 
-    /// A value of the batch that was opened last.
+    /// Returns the bytes of a value of the batch that was extracted last.
     pub(super) fn value_bytes(&self, bad: &InvalidRecordValue) -> &[u8] {
         self.lines.get(bad.line_range.clone()).unwrap_or_default().trim_ascii()
     }
 
-    /// Why it is refused.
+    /// Returns the fault of an invalid value.
     pub(super) fn record_fault(&self, bad: &InvalidRecordValue) -> RecordFault {
         let column = match &bad.fault.column {
             Some(within) => format!("{}.{within}", self.name),
@@ -338,7 +337,7 @@ fn row_at(lines: &[u8], at: usize) -> usize {
     memchr::memchr_iter(b'\n', &lines[..at.min(lines.len())]).count()
 }
 
-/// Which values are no records, each value being a line.
+/// Returns the values that are no records; each value is a line.
 fn invalid_values(
     lines: &[u8],
     bad: impl Iterator<Item = RejectedTextRecord>,
@@ -347,7 +346,7 @@ fn invalid_values(
     for RejectedTextRecord { range, fault, .. } in bad {
         row += memchr::memchr_iter(b'\n', &lines[at..range.start]).count();
         at = range.start;
-        // What is too long to be read is refused in one.
+        // The decoder rejects too long lines together.
         for line in lines[range].split_inclusive(|byte| *byte == b'\n') {
             values.push(InvalidRecordValue {
                 row,
@@ -361,7 +360,7 @@ fn invalid_values(
     values
 }
 
-/// The plan for the wanted fields of a file's rows.
+/// Creates the plan for decoding the wanted fields of a file's rows.
 fn row_plan(
     file: &SourceFile,
     name: &str,
@@ -378,21 +377,21 @@ fn row_plan(
     plan.map(Box::new).map_err(failed)
 }
 
-/// A field of records, null where the record is.
+/// Returns a field of records; it is null in every null record.
 pub(super) fn extract_field(records: &StructArray, name: &str) -> Option<ArrayRef> {
     let column = records.column_by_name(name)?;
     let Some(outer) = records.nulls().filter(|_| column.data_type() != &DataType::Null) else {
         return Some(column.clone());
     };
-    // The nulls are as many as the values.
+    // Both arrays have the same length.
     mask_nulls(column, outer).ok()
 }
 
-/// A promoted column from what a file has for it.
+/// Merges a promoted field with the file's own column of the same name.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a row with a value in both places, and for a value that the column's type
-/// does not hold.
+/// [`Error::Corrupt`] for a row with a value in both places, and for a value that the column's type cannot
+/// hold.
 pub(super) fn merge_promoted_column(
     inner: Option<ArrayRef>,
     own: Option<ArrayRef>,
@@ -450,7 +449,7 @@ pub(super) fn merge_promoted_column(
     }
 }
 
-/// The schema of the rows that a file's column holds, if it says that it holds rows.
+/// Returns the schema of the rows that a file's column holds, if the file declares one.
 pub(super) fn nested_row_schema(file: &SourceFile, name: &str) -> Result<Option<rowfile::Schema>> {
     let Some(known) = file.metadata() else { return Ok(None) };
     let Ok(field) = known.schema().field_with_name(name) else { return Ok(None) };
@@ -458,7 +457,7 @@ pub(super) fn nested_row_schema(file: &SourceFile, name: &str) -> Result<Option<
         .map_err(|error| error_from_rowfile(error, &file.display_name))
 }
 
-/// Text, or bytes that are to be text.
+/// Returns text, or bytes that hold text, as binary views.
 pub(super) fn as_text_values(values: &ArrayRef) -> Option<BinaryViewArray> {
     match values.data_type() {
         DataType::Utf8View => Some(values.as_string_view().clone().to_binary_view()),
@@ -467,7 +466,8 @@ pub(super) fn as_text_values(values: &ArrayRef) -> Option<BinaryViewArray> {
     }
 }
 
-/// A line for each value; for what is null or blank an empty object, if every row has to have one.
+/// Writes a line for each value. With `every_row`, a null or blank value gives an empty object; otherwise it
+/// gives no line.
 pub(super) fn write_value_lines(values: &BinaryViewArray, every_row: bool, lines: &mut Vec<u8>) {
     for value in values {
         let value = value.unwrap_or_default().trim_ascii();
@@ -479,7 +479,7 @@ pub(super) fn write_value_lines(values: &BinaryViewArray, every_row: bool, lines
         }
         let start = lines.len();
         lines.extend_from_slice(value);
-        // Between the parts of a value a line end is a blank; within a string it may not stand.
+        // Between tokens a line end is white space; within a JSON string it is invalid.
         for byte in &mut lines[start..] {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';

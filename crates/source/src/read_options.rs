@@ -1,4 +1,4 @@
-//! How a split is to be read.
+//! Options for reading a split.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,41 +13,40 @@ use tidemill_text::Predicate;
 use super::nested_projection::NestedProjections;
 use super::reject_log::RejectLog;
 
-/// How to read a split.
+/// Options for reading a split.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
-    /// Columns by position in [`Source::schema`], in the order wanted; none for all. May be
-    /// empty: the batches then have no columns and a row count.
+    /// Columns by position in [`Source::schema`](crate::Source::schema), in the wanted order; none for all. May be empty: the
+    /// batches then have a row count and no columns.
     pub projection: Option<Vec<usize>>,
-    /// Which of the columns, by their positions in [`Source::schema`], come as codes of a dictionary
-    /// of texts, being [`coded`](Source::is_coded). Default: none.
+    /// Columns by position in [`Source::schema`](crate::Source::schema) that are read as dictionary codes. They must be
+    /// [low-cardinality](crate::Source::is_low_cardinality) columns. Default: none.
     pub dictionary_columns: Vec<usize>,
-    /// What rows must satisfy, by the columns' positions in [`Source::schema`]; those of text
-    /// that do not are dropped before they are built, and those of Parquet where that leaves few. A
-    /// column that is not in the projection is not asked. Default: nothing.
+    /// Predicates on rows, by the columns' positions in [`Source::schema`](crate::Source::schema). Text rows that fail are dropped
+    /// before they are built; so are Parquet rows if that leaves few. Predicates on columns outside of the
+    /// projection are ignored. Default: none.
     pub predicates: Vec<Predicate>,
-    /// Set where the predicates were found to leave many rows, for all that read with them.
+    /// Set once the predicates were found to keep many rows; shared by all readers with these predicates.
     pub predicates_keep_many: Arc<AtomicBool>,
-    /// What is used of nested columns of JSON; what is not comes out null. Default: all of it.
+    /// Fields that the query uses of nested JSON columns; other fields are read as null. Default: all fields.
     pub used_fields: Option<Arc<NestedProjections>>,
-    /// Rows of a batch at most. Default: 8192. A batch is smaller where a block of input ends.
+    /// Maximum number of rows of a batch. Default: 8192. A batch is smaller at the end of an input block.
     pub batch_rows: usize,
-    /// Where the split's first record starts, as the reader of the split before it found out.
-    /// Overrides a guess and [`Split::exact_start`].
+    /// Start of the split's first record, as found by the reader of the split before. Overrides a guess and
+    /// [`Split::exact_start`](crate::Split::exact_start).
     pub exact_start: Option<u64>,
-    /// Looked at once per block.
+    /// Cancel flag, checked once per block.
     pub cancel: CancelFlag,
-    /// Told of stored bytes and rows as they are read. A second reading of a split should
-    /// have counters of its own.
+    /// Counters for stored bytes and rows as they are read. A second read of a split should have counters of
+    /// its own.
     pub progress: RunProgress,
-    /// Where refused records go.
+    /// Log for rejected records.
     pub reject_log: Arc<RejectLog>,
-    /// What may be read ahead of files that are not on this machine. Default: 64 MiB.
+    /// Budget for prefetching from remote files. Default: 64 MiB.
     pub prefetch_budget: PrefetchBudget,
-    /// Whether rows are handed on as soon as they are there: what can only be read front to back is not waited for until
-    /// a block of it is full. Default: not.
+    /// Returns rows as soon as they arrive: a stream is not read until a block is full. Default: false.
     pub low_latency: bool,
-    /// Where the split stands among those that are read, where that was told. Default: not.
+    /// The access plan that was announced for the splits, and this split's index in it. Default: none.
     pub access_plan: Option<(Arc<AccessPlan>, usize)>,
 }
 

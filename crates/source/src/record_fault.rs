@@ -1,4 +1,4 @@
-//! Why a record is refused, in the words of the command line.
+//! Faults of rejected records, with reasons and hints for the command line.
 
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use serde::{Deserialize, Serialize};
@@ -8,19 +8,19 @@ use tidemill_text::{TextFaultKind, infer, quote_sql_name, sql_type_name, value_p
 use super::Format;
 use super::formats::LogLineFormat;
 
-/// Why a record is refused, as messages and the copies of refused records say it.
+/// The fault of a rejected record, as messages and reject files show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordFault {
-    /// The column at fault, if it is one.
+    /// The column at fault, if the fault concerns one.
     pub column: Option<String>,
-    /// What was expected and what was found.
+    /// The expected and the found value.
     pub reason: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<String>,
 }
 
 impl RecordFault {
-    /// A parser's fault, with what can be done about it.
+    /// Converts a parser's fault, adding the hint for its context.
     pub(crate) fn from_text_fault(fault: tidemill_text::TextFault, of: &FaultContext<'_>) -> Self {
         let words = match (of.log_lines, fault.column.as_deref()) {
             (LogLineFormat::UserDescribed(format), Some(column)) => format.strftime_pattern(column),
@@ -136,24 +136,24 @@ impl RecordFault {
     }
 }
 
-/// What a record is of, as far as what to do about it depends on it.
+/// The context of a rejected record, as far as its hint depends on it.
 pub(crate) struct FaultContext<'a> {
     pub(crate) format: Format,
     /// The source's columns.
     pub(crate) columns: &'a [FieldRef],
-    /// What the lines of an access log look like.
+    /// Line layout of an access log.
     pub(crate) log_lines: &'a LogLineFormat,
-    /// Another file in which the column is of the type that is expected, if it was taken from one.
+    /// Another file that shows the expected type of the column, if the type came from one.
     pub(crate) type_witness: Option<&'a str>,
-    /// Whether it, or what was taken for its file's header, begins as comments do.
+    /// True if the record, or the assumed header of its file, begins like a comment.
     pub(crate) may_be_comment: bool,
-    /// The line of the first file that is likely to be its header, where another one is taken for it.
+    /// Line of the first file that is likely to be its header, if another line was taken for it.
     pub(crate) likely_header_line: Option<u64>,
-    /// Bytes of the record that a terminal does not show and that are seldom meant.
+    /// Invisible bytes in the record that are seldom intended.
     pub(crate) invisible_bytes: Option<InvisibleBytes>,
 }
 
-/// The hint for text in another encoding that no byte-order mark tells.
+/// The hint for text in another encoding without a byte-order mark.
 pub(crate) const ENCODING_HINT: &str = "text is read as UTF-8; if it is in another encoding, such as WINDOWS-1252, convert it: iconv -f WINDOWS-1252 -t \
      UTF-8 FILE, or read it so: --source-exec iconv --source-exec -f --source-exec WINDOWS-1252 (job file: \
      source.exec = [\"iconv\", \"-f\", \"WINDOWS-1252\"])";
@@ -161,14 +161,14 @@ pub(crate) const ENCODING_HINT: &str = "text is read as UTF-8; if it is in anoth
 /// Bytes of a malformed record that a terminal does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InvisibleBytes {
-    /// The byte 0x1A by which DOS ends a text.
+    /// The byte 0x1A, which ends a text file in DOS.
     DosEndOfFile,
-    /// A byte-order mark, as files have it that begin within another one.
+    /// A byte-order mark within a file, left over when files were concatenated.
     ByteOrderMark,
 }
 
 impl InvisibleBytes {
-    /// The first of them that a record has.
+    /// Finds the first such bytes of a record.
     pub(crate) fn find(record: &[u8]) -> Option<Self> {
         if record.trim_ascii().ends_with(b"\x1a") {
             return Some(InvisibleBytes::DosEndOfFile);
@@ -198,15 +198,15 @@ impl InvisibleBytes {
     }
 }
 
-/// The value at fault: a column, or a part of one.
+/// The column at fault.
 struct FaultColumn {
-    /// The column's name as SQL has it.
+    /// The column's name as SQL spells it.
     column: String,
     is_nested: bool,
 }
 
 impl FaultColumn {
-    /// Finds a path such as `user.ids[3]` among columns, whose names may contain dots and brackets.
+    /// Finds the column of a path such as `user.ids[3]`; column names may contain dots and brackets.
     fn from_path(path: &str, columns: &[FieldRef]) -> Self {
         let begins_with = |name: &&str| {
             path.strip_prefix(*name)
@@ -287,7 +287,8 @@ fn out_of_range_hint(place: &FaultColumn) -> String {
     )
 }
 
-/// Returns the hint for a JSON string that holds a number or a Boolean in a column without strings in its sample.
+/// Returns the hint for a JSON string that holds a number or a Boolean in a column without strings in its
+/// sample.
 fn string_value_hint(place: &FaultColumn, expected: &DataType) -> String {
     let column = &place.column;
     if place.is_nested {
@@ -334,7 +335,7 @@ fn wrong_type_hint(place: &FaultColumn, expected: &DataType, value: &str) -> Str
     if place.is_nested {
         return string_value_hint(place, expected);
     }
-    // The type must take the values before this one, too.
+    // The type must also hold the values before this one.
     let fitting = if expected.is_numeric() && is(&DataType::Float64) {
         "DOUBLE"
     } else if expected.is_temporal() && is(&DataType::Timestamp(TimeUnit::Nanosecond, None)) {

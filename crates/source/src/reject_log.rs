@@ -1,8 +1,8 @@
-//! Malformed records: how many may be, where they are, and a copy of each.
+//! Log of malformed records: enforces their limit, locates them, and writes a copy of each.
 //!
-//! A reader holds what it refused until its split is accepted, since a split whose start was
-//! guessed wrongly is read again and must not count. What it holds is bounded: a cut file's
-//! split by its size, and a split that starts at a file's start hands records over early.
+//! A reader holds its rejected records until its split is accepted. A split whose start was guessed wrongly
+//! is read again, and its first records must not count. The held memory is bounded: by the size of the splits
+//! of cut files, and by handing over early the records of splits that begin at a file's start.
 //!
 //! Copies are JSON lines in `rejected/1.jsonl` of the run's folder:
 //!
@@ -10,9 +10,9 @@
 //! {"path":"a.csv","line":3,"offset":17,"column":"x","reason":"…","record":"1,abc"}
 //! ```
 //!
-//! with `record_hex` in place of `record` where the bytes are not UTF-8, and
-//! `"truncated":true` where a record is longer than 1 MiB. In formats that have no lines it is `row`
-//! in place of `line`, the row's number, and the record is the value that is at fault.
+//! Bytes that are not UTF-8 are in `record_hex` instead of `record`, and a record longer than 1 MiB has
+//! `"truncated":true`. Formats without lines have `row`, the row's number, instead of `line`, and the record
+//! is the value at fault.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Seek, Write};
@@ -31,23 +31,23 @@ use super::error::{Error, Result};
 use super::occurrence_counts::{OccurrenceCounts, OccurrencesBySource};
 use super::record_fault::RecordFault;
 
-/// A refused record, as its reader holds it.
+/// A rejected record, as its reader holds it.
 #[derive(Debug)]
 pub(crate) struct RejectedRecord {
     pub(crate) file: Arc<SourceFile>,
     pub(crate) offset: u64,
-    /// Known for inputs that cannot be read twice; found in the file when needed otherwise.
+    /// Known for inputs that cannot be read twice; otherwise looked up in the file when needed.
     pub(crate) line: Option<u64>,
-    /// The row's number, in place of a line, in formats that have none.
+    /// Row number, for formats without lines.
     pub(crate) row: Option<u64>,
     pub(crate) fault: RecordFault,
     pub(crate) bytes: Vec<u8>,
     pub(crate) is_truncated: bool,
 }
 
-/// Of a longer record only so much is kept.
+/// Maximum size of the copy of a record, in bytes.
 pub(crate) const REJECT_COPY_BYTES_MAX: usize = 1 << 20;
-/// So many are shown.
+/// Number of records that messages show.
 const FIRST_RECORDS_MAX: usize = 5;
 
 /// The malformed records of a run, shared by all its readers.
@@ -55,12 +55,12 @@ const FIRST_RECORDS_MAX: usize = 5;
 pub struct RejectLog {
     limit: BadRecordLimit,
     run_folder: Option<PathBuf>,
-    /// Whether somebody else counts them: readers hold all that they refuse then.
+    /// True if another process counts the records; readers then hold all that they reject.
     is_counting_deferred: bool,
     state: Mutex<RejectTally>,
-    /// Keys of records that no column has.
+    /// Unknown keys.
     unknown_keys: Mutex<OccurrencesBySource>,
-    /// Values that became null because they are not of their column's type.
+    /// Type mismatches.
     mismatches: Mutex<OccurrencesBySource>,
 }
 
@@ -74,8 +74,8 @@ struct RejectTally {
 }
 
 impl RejectLog {
-    /// Allows as many as `allowed`; copies go to `rejected/` in `folder`, which is created
-    /// with the first one, if any may be skipped at all.
+    /// Creates a log with the given limit. If any record may be skipped, copies go to `rejected/` in
+    /// `folder`, which is created with the first one.
     pub fn new(allowed: BadRecordLimit, folder: Option<PathBuf>) -> Self {
         let keeps = !matches!(allowed, BadRecordLimit::Count(0) | BadRecordLimit::Unlimited);
         let folder = folder.filter(|_| keeps);
@@ -89,57 +89,58 @@ impl RejectLog {
         }
     }
 
-    /// For readers whose refused records somebody else counts: each gives all of them out in its
-    /// [statistics](crate::SplitStats).
+    /// Creates a log for readers whose rejected records another process counts: each reader returns all of
+    /// them in its [statistics](crate::SplitStats).
     pub fn with_deferred_counting() -> Self {
         Self { is_counting_deferred: true, ..Self::new(BadRecordLimit::Percent(100.0), None) }
     }
 
-    /// Whether readers hold all that they refuse.
+    /// Returns true if readers hold all records that they reject.
     pub(crate) fn is_counting_deferred(&self) -> bool {
         self.is_counting_deferred
     }
 
-    /// How many were refused so far.
+    /// Returns the number of rejected records so far.
     pub fn count(&self) -> u64 {
         self.state.lock().count
     }
 
-    /// The first few, by path and offset.
+    /// Returns the first few records, by path and offset.
     pub fn first_records(&self) -> Vec<BadRecord> {
         self.state.lock().first_records.clone()
     }
 
-    /// Whether a result is incomplete for what was refused, as it is if nobody said how many may be.
+    /// Returns true if a result is incomplete because of rejected records, which is the case if the user gave
+    /// no limit.
     pub fn has_incomplete_result(&self) -> bool {
         self.limit == BadRecordLimit::Unlimited && self.count() > 0
     }
 
-    /// Adds keys that no column has.
+    /// Adds unknown keys.
     pub(crate) fn add_unknown_keys(&self, keys: OccurrenceCounts) {
         if !keys.is_empty() {
             self.unknown_keys.lock().merge(keys);
         }
     }
 
-    /// The keys that no column has, of the splits that were accepted.
+    /// Returns the unknown keys of the splits that were accepted.
     pub fn unknown_keys(&self) -> unknown_keys::UnknownKeys {
         self.unknown_keys.lock().unknown_keys()
     }
 
-    /// Adds values that became null because they are not of their column's type.
+    /// Adds type mismatches.
     pub(crate) fn add_mismatches(&self, mismatches: OccurrenceCounts) {
         if !mismatches.is_empty() {
             self.mismatches.lock().merge(mismatches);
         }
     }
 
-    /// The values that became null because they are not of their column's type, of the splits that were accepted.
+    /// Returns the type mismatches of the splits that were accepted.
     pub fn mismatches(&self) -> type_mismatches::TypeMismatches {
         self.mismatches.lock().mismatches()
     }
 
-    /// Whether so many more would be too many whatever else is read.
+    /// Returns true if `more` records would exceed the limit, whatever else is read.
     pub(crate) fn would_exceed_limit(&self, more: u64) -> bool {
         match self.limit {
             BadRecordLimit::Count(count) => self.count().saturating_add(more) > count,
@@ -147,11 +148,11 @@ impl RejectLog {
         }
     }
 
-    /// Counts records for good.
+    /// Adds and counts records permanently.
     ///
     /// # Errors
-    /// [`Error::BadRecords`] once there are more than allowed by count; [`Error::Io`] if a
-    /// copy cannot be written.
+    /// [`Error::BadRecords`] once there are more than an absolute limit; [`Error::Io`] if a copy cannot be
+    /// written.
     pub(crate) fn add_records(&self, refused: Vec<RejectedRecord>) -> Result<()> {
         if refused.is_empty() {
             return Ok(());
@@ -180,9 +181,9 @@ impl RejectLog {
         Ok(())
     }
 
-    /// The failure of a reader that holds more than are allowed, before anything is counted.
+    /// Returns the error of a reader that holds more records than allowed, before anything is counted.
     pub(crate) fn limit_exceeded_error(&self, refused: &[RejectedRecord]) -> Error {
-        // That a file can no longer be read is said by whoever reads on.
+        // Continued reading reports a file that can no longer be read.
         let first =
             refused.iter().take(FIRST_RECORDS_MAX).filter_map(|record| to_bad_record(record).ok());
         let state = self.state.lock();
@@ -191,10 +192,10 @@ impl RejectLog {
         self.too_many_error(state.count + refused.len() as u64, all)
     }
 
-    /// Forgets all, for a run that starts over.
+    /// Resets the log for a run that starts over.
     ///
     /// # Errors
-    /// [`Error::Io`] if the copies cannot be emptied.
+    /// [`Error::Io`] if the file of copies cannot be truncated.
     pub fn reset(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.flush(&self.run_folder)?;
@@ -214,12 +215,11 @@ impl RejectLog {
         Error::BadRecords { count, allowed: self.limit.to_string(), first }
     }
 
-    /// Checks the number of rejected records of the whole run, in which `rows` good records were read,
-    /// and makes the copies durable: from here on, an output may exist without these records.
+    /// Checks the number of rejected records of the whole run, with `rows` good records, and syncs the copies
+    /// to disk. From here on, an output may exist without these records.
     ///
     /// # Errors
-    /// [`Error::BadRecords`] if more than allowed were refused; [`Error::Io`] if the copies
-    /// cannot be written.
+    /// [`Error::BadRecords`] if there are more than allowed; [`Error::Io`] if the copies cannot be written.
     pub fn finish(&self, rows: u64) -> Result<()> {
         let mut state = self.state.lock();
         state.flush(&self.run_folder)?;
@@ -258,7 +258,8 @@ fn to_bad_record(record: &RejectedRecord) -> Result<BadRecord> {
 }
 
 impl RejectTally {
-    /// Whether a record may be among the first few. Finding out its line may mean reading the file up to it.
+    /// Returns true if a record may be among the first few. Looking up its line may require reading the file
+    /// up to it.
     fn can_be_among_first(&self, record: &RejectedRecord) -> bool {
         let key = (record.file.display_name(), record.offset, record.row);
         self.first_records.len() < FIRST_RECORDS_MAX

@@ -1,4 +1,4 @@
-//! Are rowfiles whole, and what can be kept of one that is not?
+//! Integrity check of rowfiles, and salvage of damaged ones.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,48 +14,48 @@ use super::error::{Error, Result};
 use super::rowfile_salvage::{StoredRowfile, error_from_rowfile};
 use super::{Format, SourceFile, SourceSpec, listing};
 
-/// What was found of a file all of whose bytes were read.
+/// The result of checking all bytes of a rowfile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RowfileCheck {
     /// The path or URL.
     pub path: String,
-    /// Whether every byte is what it was when it was written.
+    /// True if every byte is as it was written.
     pub whole: bool,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Whole blocks.
+    /// Number of intact blocks.
     pub blocks: u64,
-    /// Their rows.
+    /// Number of rows in these blocks.
     pub rows: u64,
-    /// How its blocks are compressed: `none`, `lz4` or `zstd:1`; none if it cannot be told.
+    /// Compression of its blocks: `none`, `lz4` or `zstd:1`; none if this release does not know it.
     pub codec: Option<String>,
-    /// Bytes behind the end, of an append that is under way or was killed. They do no harm.
+    /// Bytes behind the end, of an append that is in progress or was killed. They do no harm.
     pub unfinished_bytes: u64,
-    /// What is damaged.
+    /// The damaged places.
     pub damages: Vec<RowfileDamage>,
 }
 
 /// A damaged place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RowfileDamage {
-    /// Where it begins, in bytes.
+    /// Offset of its first byte.
     pub offset: u64,
-    /// What is wrong.
+    /// The damage.
     pub reason: String,
 }
 
-/// What was kept of a damaged file.
+/// The result of salvaging a damaged rowfile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RowfileSalvage {
-    /// Blocks that were whole.
+    /// Number of intact blocks.
     pub blocks: u64,
-    /// Their rows.
+    /// Number of rows in these blocks.
     pub rows: u64,
-    /// What was not kept.
+    /// The damaged places, which were not kept.
     pub damages: Vec<RowfileDamage>,
 }
 
-/// Bytes that are counted as they are read.
+/// A rowfile's bytes, which are counted as they are read.
 struct CountedRowfile {
     stored: StoredRowfile,
     progress: RunProgress,
@@ -73,7 +73,7 @@ impl rowfile::ReadAt for CountedRowfile {
     }
 }
 
-/// Rowfiles that can be checked.
+/// Rowfiles to be checked.
 #[derive(Debug)]
 pub struct CheckableRowfiles {
     files: Vec<Arc<SourceFile>>,
@@ -81,8 +81,8 @@ pub struct CheckableRowfiles {
 }
 
 impl CheckableRowfiles {
-    /// The files that the spec's URLs mean, whatever their suffix; `progress` is told of their
-    /// bytes as they are read.
+    /// Lists the files of the definition's URLs, whatever their suffix. `progress` counts their bytes as they
+    /// are read.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`].
@@ -109,7 +109,7 @@ impl CheckableRowfiles {
         Ok(CheckableRowfiles { files, watch })
     }
 
-    /// How many there are.
+    /// Returns the number of files.
     pub fn count(&self) -> usize {
         self.files.len()
     }
@@ -123,10 +123,10 @@ impl CheckableRowfiles {
         Ok((file, CountedRowfile { stored: StoredRowfile::KeptOpen(open), progress }))
     }
 
-    /// Reads every byte of a file and looks at every checksum.
+    /// Reads every byte of a file and verifies every checksum.
     ///
     /// # Errors
-    /// [`Error::Rowfile`] if it is no rowfile or its header is damaged; [`Error::Io`] and
+    /// [`Error::Rowfile`] if the file is no rowfile or its header is damaged; [`Error::Io`] and
     /// [`Error::Interrupted`].
     pub fn check_file(&self, index: usize) -> Result<RowfileCheck> {
         let (file, stored) = self.open_counted(index)?;
@@ -162,7 +162,7 @@ impl CheckableRowfiles {
             }
             Err(rowfile::Error::Io { error, .. }) => Err(Error::from_io("read", &path, error)),
             Err(first @ (rowfile::Error::Truncated { .. } | rowfile::Error::Damaged { .. })) => {
-                // Its header may be whole all the same.
+                // Its header may be intact nevertheless.
                 let (_, stored) = self.open_counted(index)?;
                 match rowfile::Reader::open_for_salvage(stored, &path) {
                     Ok(reader) => Ok(checked(&reader, to_damages(reader.damages().to_vec()))),
@@ -176,10 +176,10 @@ impl CheckableRowfiles {
         }
     }
 
-    /// Writes every whole block of a file to `out`, as a rowfile of the same schema.
+    /// Writes every intact block of a file to `out`, as a rowfile of the same schema.
     ///
     /// # Errors
-    /// As [`check`](Self::check), and those of writing.
+    /// As [`check_file`](Self::check_file), and those of writing.
     pub fn salvage_file<W: Write>(
         &self,
         index: usize,

@@ -1,4 +1,4 @@
-//! The rowfiles that a URL means, for whoever copies their blocks as they are.
+//! Listing of the rowfiles of a URL, for callers that copy their blocks unchanged.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use super::listing::{self, ListedFile};
 use super::rowfile_salvage::StoredRowfile;
 use super::{FileLocation, Format, SourceFile, SourceSpec};
 
-/// Of more files than this none is kept open between two reads.
+/// Maximum number of files that stay open between two reads.
 const OPEN_FILES_MAX: usize = 64;
 
-/// Bytes that a rowfile is read from.
+/// The bytes of a rowfile.
 pub type RowfileBytes = Arc<dyn ReadAt>;
 
 /// A file that is opened for each read.
@@ -34,7 +34,7 @@ impl ReadAt for ReopeningFile {
     }
 }
 
-/// What is elsewhere, read by those who know nothing of this crate's errors.
+/// The bytes of a remote rowfile, for readers outside of this crate: converts its errors.
 pub(super) struct ExternalRowfileBytes(pub(super) StoredRowfile);
 
 impl ReadAt for ExternalRowfileBytes {
@@ -47,7 +47,8 @@ impl ReadAt for ExternalRowfileBytes {
     }
 }
 
-/// The files that a source's URL means, by their names, beside so many others.
+/// Lists the rowfiles of a source's URL by name. `others` is the number of files that the caller reads
+/// besides.
 ///
 /// # Errors
 /// Those of listing and of opening.

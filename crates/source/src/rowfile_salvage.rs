@@ -1,12 +1,12 @@
-//! The bytes of rowfiles, and what is left out of those that are not whole.
+//! Access to the bytes of rowfiles, and salvage of damaged ones.
 //!
-//! What is on this machine may be appended to while it is read: its old end is what counts, so that,
-//! unlike other files, it may grow.
+//! A local rowfile may be appended to while it is read. Readers use its old end, so that, unlike other files,
+//! it may grow.
 //!
-//! A block may be what its checksum says and be no rows all the same: its writer was at fault, or
-//! somebody made it so. Where what is damaged is left out, each block is therefore decoded twice: all
-//! of its columns, to see whether that can be done, and then what is wanted of it. So it is there
-//! whole or not at all, whatever is asked for, and no more of it is in memory than elsewhere.
+//! A block may match its checksum and still hold no valid rows, because of a faulty or malicious writer. When
+//! damage is skipped, each block is therefore decoded twice: first all of its columns, as a check, and then
+//! the wanted ones. A block is thus read whole or not at all, whatever columns a query reads, and memory use
+//! stays the same.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,8 +24,8 @@ use super::SourceFile;
 use super::byte_input::{OpenFile, ReadPattern};
 use super::error::{Error, Result};
 
-/// What was left out of a file, of which these blocks were whole and could not be decoded; none if
-/// nothing was.
+/// Reports the damage of a file; `failed` has the intact blocks that could not be decoded. None if nothing
+/// was skipped.
 pub fn salvage_report<'a, S: ReadAt>(
     name: &str,
     reader: &rowfile::Reader<S>,
@@ -52,11 +52,11 @@ pub fn salvage_report<'a, S: ReadAt>(
     })
 }
 
-/// Why the rows of a block cannot be decoded, where they cannot; `all` is for all columns as the file
-/// has them.
+/// Returns the reason why the rows of a block cannot be decoded, if they cannot; `all` is the plan for all
+/// columns as the file has them.
 ///
 /// # Errors
-/// Those of reading, and to be stopped.
+/// Those of reading, and of cancellation.
 pub fn find_undecodable_reason<S: ReadAt>(
     reader: &rowfile::Reader<S>,
     name: &str,
@@ -82,22 +82,22 @@ pub fn find_undecodable_reason<S: ReadAt>(
     Ok(None)
 }
 
-/// Blocks that are whole and whose rows cannot be decoded, by their numbers, and why.
+/// Intact blocks whose rows cannot be decoded, by number, with the reason.
 pub(super) type UndecodableBlocks = Arc<Mutex<BTreeMap<usize, String>>>;
 
-/// What was left out of a reading.
+/// Bytes and rows that a read has skipped.
 #[derive(Debug, Default)]
 pub(super) struct SkippedRows {
     pub(super) bytes: AtomicU64,
     pub(super) rows: AtomicU64,
 }
 
-/// The rows of those blocks that can be decoded.
+/// Reads the rows of those blocks that can be decoded.
 pub(super) struct DecodableRows {
     pub(super) reader: rowfile::Reader<StoredRowfile>,
-    /// What is wanted.
+    /// The plan for the wanted columns.
     pub(super) plan: Arc<rowfile::RowDecodePlan>,
-    /// All columns, as the file has them.
+    /// The plan for all columns, as the file has them.
     pub(super) all_columns: Arc<rowfile::RowDecodePlan>,
     pub(super) blocks: std::vec::IntoIter<usize>,
     pub(super) batch_rows: usize,
@@ -157,10 +157,10 @@ impl Iterator for DecodableRows {
     }
 }
 
-/// A rowfile's bytes, wherever they are.
+/// The bytes of a local or remote rowfile.
 #[derive(Debug)]
 pub(super) enum StoredRowfile {
-    /// Opened for each read: of many files no more are open than are read.
+    /// Opened for each read, so that of many files only those being read are open.
     OpenedPerRead(Box<SourceFile>),
     KeptOpen(OpenFile),
 }
@@ -189,7 +189,7 @@ impl rowfile::ReadAt for StoredRowfile {
     }
 }
 
-/// A rowfile that is opened for each read.
+/// Opens a reader whose file is opened for each read.
 pub(super) fn open_rowfile_per_read(file: &SourceFile) -> Result<rowfile::Reader<StoredRowfile>> {
     open_stored_rowfile(StoredRowfile::OpenedPerRead(Box::new(file.clone_unopened())), file)
 }
@@ -205,7 +205,7 @@ pub(super) fn open_stored_rowfile(
     reader.map_err(|error| error_from_rowfile(error, file.display_name()))
 }
 
-/// A rowfile's fault as ours.
+/// Converts an error of the rowfile crate.
 pub fn error_from_rowfile(error: rowfile::Error, path: &str) -> Error {
     match error {
         rowfile::Error::Io { error, .. } => Error::from_io("read", path, error),
@@ -220,7 +220,7 @@ pub fn error_from_rowfile(error: rowfile::Error, path: &str) -> Error {
             let hint = format!("--salvage reads the {blocks} before that, with {rows}");
             Error::Rowfile { path: path.to_owned(), reason, hint: Some(hint) }
         }
-        // It is not the file that is at fault, but what is wanted of it.
+        // The request does not fit the file; the file is not at fault.
         rowfile::Error::IncompatibleSchemas(conflicts) => {
             Error::usage(format!("`{path}`: {conflicts}"))
         }

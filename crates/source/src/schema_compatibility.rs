@@ -1,4 +1,4 @@
-//! Whether a reader with one schema reads data of another.
+//! Compatibility of schemas: can a reader with one schema read data of another?
 
 use arrow::datatypes::{Decimal256Type, DecimalType, i256};
 use serde_json::Value;
@@ -10,16 +10,16 @@ use super::formats;
 use super::rowfile_salvage::open_rowfile_per_read;
 use super::{Format, Source, SourceSpec};
 
-/// A file of this name holds a rowfile's schema as JSON (`docs/formats/rowfile.md`).
+/// Suffix of a file that holds a rowfile's schema as JSON (`docs/formats/rowfile.md`).
 const ROWFILE_SCHEMA_SUFFIX: &str = ".schema.json";
-/// A file of this name holds a schema of Avro's as JSON.
+/// Suffix of a file that holds an Avro schema as JSON.
 const AVRO_SCHEMA_SUFFIX: &str = ".avsc";
 
-/// The schema that a rowfile, data of another format, or a file of a schema has. Of Avro it is what
-/// its schema says, with aliases and defaults, and not what its columns are read as.
+/// Returns the schema of a rowfile, of data in another format, or of a schema file. For Avro it is the
+/// declared schema with aliases and defaults, not the types that its columns are read as.
 ///
 /// # Errors
-/// As [`Source::open`]; [`Error::Usage`] for a schema that no rowfile can have.
+/// As [`Source::open`]; [`Error::Usage`] for a schema that a rowfile cannot have.
 pub fn read_schema(spec: &SourceSpec) -> Result<rowfile::Schema> {
     let refused = |error: rowfile::Error| {
         Error::usage_with_hint(
@@ -49,7 +49,7 @@ pub fn read_schema(spec: &SourceSpec) -> Result<rowfile::Schema> {
     {
         return Err(refusal);
     }
-    // What several files have together is what reads them all.
+    // The unified columns of several files are the schema that reads all of them.
     let is_one = source.layout_count() <= 1
         && source.files().iter().all(|file| file.partition_keys.is_empty());
     if let (true, Some(file)) = (is_one, source.files().first()) {
@@ -66,7 +66,7 @@ pub fn read_schema(spec: &SourceSpec) -> Result<rowfile::Schema> {
     rowfile::Schema::from_arrow(source.schema()).map_err(refused)
 }
 
-/// A schema that Avro's JSON declares.
+/// Converts a schema that Avro's JSON declares.
 fn rowfile_schema_from_avro(
     declared: &arrow::datatypes::Schema,
 ) -> rowfile::Result<rowfile::Schema> {
@@ -76,7 +76,7 @@ fn rowfile_schema_from_avro(
     Ok(schema)
 }
 
-/// Gives a field, and those within it, what Avro's schema says of it besides its type.
+/// Applies the Avro attributes of a field and its nested fields: documentation, aliases and default.
 fn apply_avro_metadata(field: &mut rowfile::SchemaField) {
     let mut said = |key| field.metadata.remove(key);
     let json = |text: Option<String>| serde_json::from_str::<Value>(&text?).ok();
@@ -100,7 +100,7 @@ fn apply_avro_metadata(field: &mut rowfile::SchemaField) {
     }
 }
 
-/// A decimal from its integer, which Avro has as characters that stand for its bytes.
+/// Formats a decimal default, which Avro writes as characters that stand for the bytes of an integer.
 fn format_avro_decimal(characters: &str, scale: i8) -> Option<String> {
     let bytes = characters.chars().map(|one| u8::try_from(u32::from(one)).ok());
     let bytes = bytes.collect::<Option<Vec<u8>>>()?;
@@ -112,10 +112,10 @@ fn format_avro_decimal(characters: &str, scale: i8) -> Option<String> {
     Some(Decimal256Type::format_decimal(integer, Decimal256Type::MAX_PRECISION, scale))
 }
 
-/// Every reason why a reader with the schema of `new` does not read data of `old`; none if it does.
+/// Returns every reason why a reader with the schema of `new` cannot read data of `old`; empty if it can.
 ///
 /// # Errors
-/// As [`schema_of`].
+/// As [`read_schema`].
 pub fn find_schema_conflicts(old: &SourceSpec, new: &SourceSpec) -> Result<Vec<SchemaConflict>> {
     let (written, read) = (read_schema(old)?, read_schema(new)?);
     match read.check_can_read(&written) {

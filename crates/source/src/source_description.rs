@@ -1,14 +1,16 @@
-//! An opened source in words: how another process reads its splits without looking for what is known.
+//! Serializable descriptions of an opened source, so that another process reads its splits without repeating
+//! the inference.
 //!
-//! Who plans lists files, infers types and cuts once. Whoever reads a split elsewhere gets a [`SourceDescription`], the
-//! same for all splits, and for each a [`SplitDescription`] with the files that it is of; a [`Reopener`] makes a
-//! [`Source`] of these files alone. It has the same columns at the same places, so that whatever was planned over one
-//! holds for the other.
+//! The planning process lists files, infers types and cuts splits once. A worker gets a
+//! [`SourceDescription`], which is the same for all splits, and for each split a [`SplitDescription`] with
+//! its files. A [`SourceReopener`] creates a [`Source`] of these files alone. It has the same columns at the
+//! same positions, so that a plan for one source holds for the other.
 //!
-//! A file is described by its name and its version: size and time on a disk, ETag of an object. What is another version
-//! by now is [`Error::Changed`]. Footers are read again by whoever reads the file, and kept.
+//! A file is described by its name and its version: size and modification time on a disk, ETag for an object.
+//! Another version is [`Error::FileChanged`]. The worker reads footers again, and caches them.
 //!
-//! What is here alone cannot be described: standard input, rows in memory, formats that the program around has added.
+//! Sources of a single process cannot be described: standard input, rows in memory, and formats that the
+//! embedding program has registered.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -51,10 +53,10 @@ use super::{
     FileLocation, Source, SourceColumnOrigin, SourceFile, SourceSpec, Split, SplitPart, listing,
 };
 
-/// Of so many files what was looked at is kept.
+/// Maximum number of files whose location and metadata are cached.
 const CACHED_FILES_MAX: usize = 256;
 
-/// What all splits of a source have in common.
+/// The properties that all splits of a source share.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SourceDescription {
     url: String,
@@ -62,7 +64,7 @@ pub struct SourceDescription {
     options: TextOptions,
     layouts: Option<ColumnLayoutPolicy>,
     exec: Option<Vec<String>>,
-    /// What the program finds in its working folder.
+    /// Names of the files that the program finds in its working folder.
     #[serde(default)]
     program_files: Vec<String>,
     recover: bool,
@@ -71,14 +73,14 @@ pub struct SourceDescription {
     #[serde(with = "ipc")]
     columns: SchemaRef,
     column_layouts: Vec<FileColumnLayout>,
-    /// Files that messages name besides the one that is read.
+    /// Files that messages name in addition to the one that is read.
     named: Vec<String>,
-    /// Per column, which of these shows its type.
+    /// For each column, the index in `named` of a file that shows its type.
     shown_by: Vec<Option<usize>>,
-    /// Per column, whether the user gave its type.
+    /// For each column, true if the user declared its type.
     #[serde(default)]
     declared: Vec<bool>,
-    /// Which of these all must be like, where files may not differ.
+    /// Index in `named` of the file that all files must match, if files may not differ.
     schema_file: Option<usize>,
     #[serde(with = "ipc")]
     schema: SchemaRef,
@@ -87,9 +89,9 @@ pub struct SourceDescription {
     origins: Vec<SourceColumnOrigin>,
     promotions: Vec<PromotionDescription>,
     promoted: Vec<PromotedColumn>,
-    /// Columns of text of which it is known whether they have few values.
+    /// Text columns that were checked for low cardinality, by position.
     few: BTreeMap<usize, bool>,
-    /// The line that is likely to be the header, where another one is taken for it.
+    /// Line that is likely to be the header, if another line was taken for it.
     #[serde(default)]
     likely_header: Option<u64>,
 }
@@ -98,7 +100,7 @@ pub struct SourceDescription {
 enum LogLineDescription {
     Plain,
     Shaped(AccessLogShape),
-    /// By the options.
+    /// Described by the `log_format` option.
     Described,
 }
 
@@ -111,13 +113,13 @@ struct PromotionDescription {
     fields: SchemaRef,
 }
 
-/// What a source is, as a job says it, for another process that opens files of it. Which they are, and how stores are
-/// reached, is said besides.
+/// A source definition for another process that opens files of the source. The files and the storage options
+/// are passed separately.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpecDescription {
     format: Option<String>,
     options: TextOptions,
-    /// One schema, or none.
+    /// The declared schema, as a list of at most one.
     schema: Vec<SchemaDescription>,
     layouts: Option<ColumnLayoutPolicy>,
     /// Column and prefix.
@@ -132,10 +134,10 @@ pub struct SpecDescription {
 struct SchemaDescription(#[serde(with = "ipc")] SchemaRef);
 
 impl SourceSpec {
-    /// What another process has to know to open files of it.
+    /// Describes the source definition for another process.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is of this process alone.
+    /// [`Error::Usage`] for sources that only this process can read.
     pub fn describe(&self) -> Result<SpecDescription> {
         if let Some(format @ Format::Registered(_)) = self.format {
             return Err(process_local_error(&format!(
@@ -168,10 +170,10 @@ impl SourceSpec {
 }
 
 impl SpecDescription {
-    /// The source of these files.
+    /// Returns the source definition for the given URL.
     ///
     /// # Errors
-    /// Where it is of another release.
+    /// [`Error::Usage`] if the description is of another release.
     pub fn to_source_spec(
         &self,
         url: String,
@@ -195,17 +197,17 @@ impl SpecDescription {
     }
 }
 
-/// A file, and which version of it.
+/// A file with its version.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileDescription {
     place: FileAddress,
-    /// As messages and results show it.
+    /// Path or URL that messages and results show.
     shown: String,
     bytes: u64,
-    /// When it was last written to, in nanoseconds since 1970; 0 where nobody says.
+    /// Modification time in nanoseconds since 1970; 0 if unknown.
     modified_ns: i64,
     compression: Compression,
-    /// Whether its first bytes have said so.
+    /// True if the first bytes have shown the compression.
     is_told: bool,
     keys: Vec<(String, Option<String>)>,
     layout: usize,
@@ -222,11 +224,11 @@ enum FileAddress {
 /// A split, as parts of some described files.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SplitDescription {
-    /// Its position among the splits of the source.
+    /// Position among the splits of the source.
     pub index: usize,
-    /// Its bytes as stored.
+    /// Stored size in bytes.
     pub bytes: u64,
-    /// Where its first record starts, if that is known.
+    /// Start of the first record, if that is known.
     pub exact_start: Option<u64>,
     pieces: Vec<SplitPartDescription>,
 }
@@ -239,7 +241,7 @@ struct SplitPartDescription {
     rows: Option<Range<u64>>,
 }
 
-/// What was read of a split elsewhere.
+/// Statistics of a split that another process read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SplitStatsDescription {
     rows: u64,
@@ -248,13 +250,12 @@ pub struct SplitStatsDescription {
     start: Option<u64>,
     end: Option<u64>,
     refused: Vec<RejectedRecordDescription>,
-    /// Keys that no column has, and how often there were further ones.
+    /// Unknown keys; `unknown_others` counts the occurrences of further ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<OccurrenceDescription>,
     #[serde(default)]
     unknown_others: u64,
-    /// Values that became null because they are not of their column's type, by the column's name in `path`; and how many
-    /// there were in further columns.
+    /// Type mismatches by the column's name in `path`; `mismatch_others` counts those in further columns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     mismatches: Vec<OccurrenceDescription>,
     #[serde(default)]
@@ -266,7 +267,7 @@ struct OccurrenceDescription {
     path: String,
     within: Option<String>,
     count: u64,
-    /// Place of the first one.
+    /// Location of the first occurrence.
     piece: usize,
     offset: u64,
     line: Option<u64>,
@@ -280,7 +281,7 @@ struct RejectedRecordDescription {
     line: Option<u64>,
     row: Option<u64>,
     fault: RecordFault,
-    /// As text; where it is none, in hexadecimal digits.
+    /// The record as text; bytes that are not UTF-8, as hexadecimal digits.
     record: std::result::Result<String, String>,
     truncated: bool,
 }
@@ -293,10 +294,10 @@ fn process_local_error(what: &str) -> Error {
 }
 
 impl Source {
-    /// What another process has to know to read its splits.
+    /// Describes the source for processes that read its splits.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what can be read in this process alone.
+    /// [`Error::Usage`] for sources that only this process can read.
     pub fn describe(&self) -> Result<SourceDescription> {
         if let Format::Registered(_) = self.format {
             return Err(process_local_error(&format!(
@@ -384,10 +385,11 @@ impl Source {
         })
     }
 
-    /// A file's name and version.
+    /// Describes a file by its name and version.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what can be read in this process alone; [`Error::Io`] where the current folder is not known.
+    /// [`Error::Usage`] for files that only this process can read; [`Error::Io`] if the current folder is
+    /// unknown.
     fn describe_file(&self, file: &SourceFile) -> Result<FileDescription> {
         let place = match &file.location {
             FileLocation::Local(path) => FileAddress::Disk {
@@ -423,7 +425,7 @@ impl Source {
         })
     }
 
-    /// Describes splits by the files that they are of, each of which is there once.
+    /// Describes splits and the files that they read; each file is described once.
     ///
     /// # Errors
     /// As [`describe`](Self::describe).
@@ -457,10 +459,10 @@ impl Source {
         Ok((files, described))
     }
 
-    /// The split of this source that a description is of.
+    /// Returns the split of this source that a description identifies.
     ///
     /// # Errors
-    /// [`Error::Internal`] where it names a file that the source does not have.
+    /// [`Error::Internal`] if it names a file that the source does not have.
     pub fn resolve_split(&self, described: &SplitDescription) -> Result<Split> {
         let piece = |piece: &SplitPartDescription| {
             let file = self.files.get(piece.file).cloned();
@@ -479,7 +481,7 @@ impl Source {
     }
 }
 
-/// Makes sources of described files, one description's.
+/// Creates sources of described files from one source description.
 pub struct SourceReopener {
     description: SourceDescription,
     format: Format,
@@ -487,9 +489,9 @@ pub struct SourceReopener {
     promotions: Vec<PromotedRecord>,
     spec: SourceSpec,
     cancel: CancelFlag,
-    /// Which buckets were opened.
+    /// Buckets that were opened, by name.
     open_buckets: Mutex<HashMap<String, Arc<Bucket>>>,
-    /// What was looked at, and what is shared among the readers of what is elsewhere.
+    /// Locations and metadata of recent files; readers of remote files share them.
     file_cache: Mutex<HashMap<FileDescription, CachedFile>>,
 }
 
@@ -500,12 +502,11 @@ struct CachedFile {
 }
 
 impl SourceReopener {
-    /// For the files of a source; those that are elsewhere are reached by `options`, and those that its program finds
-    /// by name are `program_files`.
+    /// Creates a reopener. `options` are the storage options for remote files, and `program_files` are the
+    /// files that the source's program finds by name.
     ///
-    /// # Errors
-    /// [`Error::Usage`] where the description is of another release, which knows other formats, and where the program is
-    /// to find other files than there are.
+    /// [`Error::Usage`] if the description is of another release, which knows other formats;
+    /// [`Error::Internal`] if a file of the program is missing.
     pub fn new(
         description: SourceDescription,
         options: &StorageOptions,
@@ -560,18 +561,18 @@ impl SourceReopener {
         })
     }
 
-    /// The columns of its sources.
+    /// Returns the columns of the reopened sources.
     pub fn schema(&self) -> &SchemaRef {
         &self.description.schema
     }
 
-    /// A source of these files alone.
+    /// Opens a source of these files alone.
     ///
-    /// Cost: a `stat` for each on a disk; of the web a request for each; of formats with footers these, unless they were
-    /// read for an earlier source.
+    /// Cost: a `stat` for each local file and a request for each web file. Formats with footers read them,
+    /// unless an earlier source did.
     ///
     /// # Errors
-    /// [`Error::Changed`] for a file of another version; those of looking at it.
+    /// [`Error::FileChanged`] for a file of another version; the errors of inspecting it.
     pub fn open_files(&self, files: &[FileDescription]) -> Result<Source> {
         let of = &self.description;
         let (mut opened, mut layout_of) = (Vec::new(), Vec::new());
@@ -579,7 +580,7 @@ impl SourceReopener {
             opened.push(self.open_file(index, file)?);
             layout_of.push(file.layout);
         }
-        // Those that are named besides; where one is read, it is that one.
+        // Files that messages name; one that is also read maps to its opened file.
         let mut places = Vec::with_capacity(of.named.len());
         for shown in &of.named {
             let read = opened.iter().position(|file| *file.display_name == **shown);
@@ -733,8 +734,8 @@ impl SourceReopener {
     }
 }
 
-/// The identity of a file here, which must have the size and the time that were planned: on another machine the same
-/// file has another device.
+/// Returns the identity of a local file, which must have the planned size and modification time. The device
+/// is not compared, because it differs between machines.
 fn check_file_version(
     path: &std::path::Path,
     shown: &str,
@@ -763,7 +764,7 @@ fn check_file_version(
 }
 
 impl SplitStats {
-    /// What was read, with the refused records, to be told to whoever planned the split.
+    /// Describes the statistics and the rejected records for the process that planned the split.
     pub fn describe(self, split: &Split) -> SplitStatsDescription {
         let piece = |file: &SourceFile| {
             let is_of = |piece: &SplitPart| piece.file.index == file.index;
@@ -806,10 +807,10 @@ impl SplitStats {
         }
     }
 
-    /// What was read of a split elsewhere.
+    /// Restores the statistics of a split that another process read.
     ///
     /// # Errors
-    /// [`Error::Internal`] where it is not of this split.
+    /// [`Error::Internal`] if they belong to another split.
     pub fn from_description(of: SplitStatsDescription, split: &Split) -> Result<Self> {
         let other = || Error::Internal("a refused record is of another split".into());
         let file = |piece: usize| {
@@ -857,18 +858,18 @@ impl SplitStats {
 }
 
 impl SplitStatsDescription {
-    /// Where the first record of the split starts; none where nothing was read.
+    /// Returns the start of the split's first record; none if nothing was read.
     pub fn first_record_offset(&self) -> Option<u64> {
         self.start
     }
 
-    /// Where the first record behind the split starts; none where nothing was read.
+    /// Returns the start of the first record behind the split; none if nothing was read.
     pub fn next_record_offset(&self) -> Option<u64> {
         self.end
     }
 }
 
-/// Columns as the head of an Arrow stream, in hexadecimal digits.
+/// Serializes a schema as the head of an Arrow stream, in hexadecimal digits.
 pub(crate) mod ipc {
     use serde::de::Error as _;
     use serde::ser::Error as _;

@@ -1,4 +1,4 @@
-//! Opening a source: from what the user said to files, format, columns and their types.
+//! Opening of a source: from its definition to files, format, columns and types.
 
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
@@ -33,7 +33,7 @@ use super::{
     hidden_columns, listing, log_detection,
 };
 
-/// What messages call standard input.
+/// Name of standard input in messages.
 pub(super) const STANDARD_INPUT_NAME: &str = "standard input";
 
 pub(super) fn open_source(
@@ -51,7 +51,7 @@ pub(super) fn open_source(
     Ok(source)
 }
 
-/// Adds what is known of each record besides what is in it.
+/// Adds the hidden columns to a source.
 fn add_hidden_columns(source: &mut Source) -> Result<()> {
     let mut fields: Vec<FieldRef> = source.schema.fields().to_vec();
     for (hidden, name) in &source.spec.exposed_hidden_columns {
@@ -165,7 +165,7 @@ fn open_files(
         ));
     }
     let mut key_fields = listing::infer_key_fields(&found);
-    // What a schema says of the folders' columns is not said of the files'.
+    // A declared type of a folder's column does not concern the files.
     let mut own = spec.clone();
     if let Some(wanted) = &spec.declared_schema {
         let mut left = Vec::new();
@@ -219,7 +219,7 @@ fn open_files(
     Ok(source)
 }
 
-/// The format of files that are logs by their names.
+/// Determines the format of files that are logs by their names.
 fn log_files_format(
     spec: &SourceSpec,
     found: &[listing::ListedFile],
@@ -252,9 +252,9 @@ fn log_files_format(
     Ok(told.unwrap_or(format))
 }
 
-/// Whether a path is no file but a stream: a pipe with a name, `<(…)`, `/dev/stdin` of a pipe, a
-/// terminal, or what the system makes as it is read (`/proc/cpuinfo`, which says that it has no bytes and
-/// gives some, and what is in `/sys`). It can be read once, from front to back.
+/// Returns true if a path is a stream instead of a file: a named pipe, `<(…)`, `/dev/stdin` of a pipe, or a
+/// terminal. Files that the system generates as they are read also count: `/proc/cpuinfo`, whose size is 0
+/// although it gives bytes, and everything in `/sys`. A stream can be read once, from front to back.
 pub(crate) fn is_stream_path(url: &str) -> bool {
     #[cfg(unix)]
     {
@@ -262,7 +262,7 @@ pub(crate) fn is_stream_path(url: &str) -> bool {
         let is_stream = |found: std::fs::Metadata| {
             let kind = found.file_type();
             let is_made = || {
-                // What goes wrong is told when it is read.
+                // Reading reports the error.
                 let gives = || has_bytes(url).unwrap_or(true);
                 kind.is_file() && (found.len() == 0 && gives() || url.starts_with("/sys/"))
             };
@@ -277,14 +277,14 @@ pub(crate) fn is_stream_path(url: &str) -> bool {
     }
 }
 
-/// Whether there is something to read in a file.
+/// Returns true if a file gives at least one byte.
 #[cfg(unix)]
 fn has_bytes(path: impl AsRef<std::path::Path>) -> std::io::Result<bool> {
     Ok(std::fs::File::open(path)?.read(&mut [0])? > 0)
 }
 
-/// Opens what can be read once, from front to back. A pipe is not waited for as it is opened, but as it is read: in
-/// little steps, so that whoever reads it can stop.
+/// Opens a stream that can be read once, from front to back. Opening a pipe does not wait for its writer;
+/// each read polls instead, so that the reader can be cancelled.
 fn open_stream(path: &str) -> std::io::Result<Box<dyn Read + Send>> {
     #[cfg(target_os = "linux")]
     {
@@ -298,7 +298,7 @@ fn open_stream(path: &str) -> std::io::Result<Box<dyn Read + Send>> {
     Ok(Box::new(std::fs::File::open(path)?))
 }
 
-/// Returns the error of a source whose listing left out all of its files, with the reason of the last.
+/// Returns the error of a source whose listing skipped all of its files, with the reason of the last.
 fn nothing_listed_error(spec: &SourceSpec, asked: Option<&FileProber>) -> Error {
     match asked.and_then(|asking| asking.skipped_unlisted_files().pop()) {
         Some(SkippedFile { path, reason, .. }) => {
@@ -308,7 +308,7 @@ fn nothing_listed_error(spec: &SourceSpec, asked: Option<&FileProber>) -> Error 
     }
 }
 
-/// Leaves out such files as [`refuse_made`] refuses.
+/// Skips the files that [`check_no_generated_files`] refuses.
 fn skip_generated_files(files: &mut Vec<listing::ListedFile>, asking: &FileProber) -> Result<()> {
     let mut last = None;
     files.retain(|file| {
@@ -335,13 +335,14 @@ fn skip_generated_files(files: &mut Vec<listing::ListedFile>, asking: &FileProbe
     }
 }
 
-/// Refuses files among several that say that they have no bytes and give some: they would be left out in silence.
+/// Refuses a system-generated file among several files. Its size is 0 although it gives bytes, so it would
+/// silently be left out.
 fn check_no_generated_files(files: &[listing::ListedFile]) -> Result<()> {
     #[cfg(unix)]
     for file in files.iter().filter(|file| file.identity.size == 0) {
         if let FileLocation::Local(path) = &file.location
             && has_bytes(path).is_ok_and(|gives| gives)
-            // Not if somebody has written into it by now.
+            // Not if another process has written to it meanwhile.
             && std::fs::metadata(path).is_ok_and(|found| found.len() == 0)
         {
             return Err(Error::usage_with_hint(
@@ -356,8 +357,8 @@ fn check_no_generated_files(files: &[listing::ListedFile]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what a server says that it has encoded, where nothing is decoded: of formats that have
-/// places of their own, and by what cannot be.
+/// Refuses an HTTP content encoding that is not decoded: of typed formats, which are read by position, and
+/// any unsupported encoding.
 fn check_content_encoding(files: &[Arc<SourceFile>], format: Format) -> Result<()> {
     for file in files {
         let FileLocation::Object(object) = &file.location else { continue };
@@ -377,7 +378,7 @@ fn check_content_encoding(files: &[Arc<SourceFile>], format: Format) -> Result<(
     Ok(())
 }
 
-/// What is a source by itself and no file: rows in memory, standard input.
+/// Creates the single file of a source that has no listing, such as rows in memory or standard input.
 fn single_file(
     place: FileLocation,
     shown: &str,
@@ -395,14 +396,14 @@ fn single_file(
         identity: FileIdentity { device: 0, inode: 0, size, modified_ns: 0 },
         partition_keys: Vec::new(),
     };
-    // A program gives what is read here, and does not take it.
+    // A program produces these bytes and does not filter them.
     let (recover, options) = (spec.salvage_damaged, spec.text_options.clone());
     let spec =
         SourceSpec { salvage_damaged: recover, text_options: options, ..SourceSpec::default() };
     SourceFile::from_listing(found, 0, compression, &spec, &source, cancel)
 }
 
-/// Rows that are in memory already.
+/// Opens a source of rows in memory.
 fn open_memory_rows(
     spec: &SourceSpec,
     given: &Arc<MemoryRows>,
@@ -420,8 +421,8 @@ fn open_memory_rows(
     build_source(spec, format, written, files, columns, Vec::new(), None)
 }
 
-/// What can be read once: standard input, or a program's output. Who cannot wait takes for a sample what has come until
-/// then.
+/// Opens a source that can be read once: standard input, a pipe, or a program's output. With a deadline, the
+/// sample consists of the records that arrived before it.
 fn open_read_once_source(
     spec: &SourceSpec,
     reader: Box<dyn Read + Send>,
@@ -429,7 +430,7 @@ fn open_read_once_source(
     cancel: &CancelFlag,
     until: Option<Instant>,
 ) -> Result<Source> {
-    // Of a program lines are expected, unless it is said what they are.
+    // A program's output consists of lines unless a format is declared.
     let format = spec
         .declared_format()
         .or_else(|| spec.filter_program.is_some().then_some(Format::Lines))
@@ -453,7 +454,7 @@ fn open_read_once_source(
     check_layout_option(spec, format)?;
     let watch = ReadContext { cancel: cancel.clone(), ..ReadContext::default() };
 
-    // What the sample takes is kept, and read again first.
+    // Keeps the bytes that the sample takes, so that they are read again first.
     let shared =
         Arc::new(Mutex::new(PendingStream { sampled_bytes: Vec::new(), reader, has_ended: false }));
     let mut magic = [0; COMPRESSION_MAGIC_BYTES];
@@ -481,7 +482,8 @@ fn open_read_once_source(
     let only = |compression| single_file(FileLocation::Stdin, shown, 0, compression, spec, cancel);
     let files = vec![only(compression)];
     let name = files[0].display_name.clone();
-    // What there is of a stream in the middle is decoded here: it has no end by which it would be whole.
+    // A stream cut off at the deadline is decompressed here, because its decoder would report the missing
+    // end.
     let decodes = (compression != Compression::None).then_some(until).flatten();
     let sampled = match decodes {
         Some(_) => vec![only(Compression::None)],
@@ -520,14 +522,14 @@ fn open_read_once_source(
     build_source(spec, format, written, files, columns, Vec::new(), Some(pending))
 }
 
-/// Reads and remembers; each reads from the beginning, whoever else does.
+/// Reads a stream and records the bytes; each reader starts from the beginning, independently of the others.
 struct ReplayReader {
     pending_stream: Arc<Mutex<PendingStream>>,
-    /// What it has read so far.
+    /// Number of bytes this reader has read.
     position: usize,
-    /// From then on the lines that have come are all.
+    /// After this time, the lines that have arrived are all.
     deadline: Option<Instant>,
-    /// Whether what is no whole line as yet is kept back until it is, where there is such a time.
+    /// Holds back an incomplete line until it is complete, if there is a deadline.
     whole_lines_only: bool,
 }
 
@@ -561,14 +563,14 @@ impl Read for ReplayReader {
     }
 }
 
-/// The whole lines that a compressed stream has come to until some time, whether it ends or not.
+/// The whole lines of a compressed stream that arrive before a deadline, even if the stream does not end.
 struct PartialDecompressor {
     input: Option<Box<dyn ByteInput>>,
     decoded: Option<Box<dyn ByteInput>>,
     compression: Compression,
     name: Arc<str>,
     deadline: Instant,
-    /// What was decoded and not been given.
+    /// Decompressed bytes that were not returned yet.
     decoded_bytes: Vec<u8>,
     has_ended: bool,
 }
@@ -592,10 +594,10 @@ impl PartialDecompressor {
         }
     }
 
-    /// Decodes some more; false at the end of what has come.
+    /// Decompresses more bytes; returns false at the end of the input that has arrived.
     fn decode_more(&mut self) -> Result<bool> {
         let decoded = match (self.input.take(), &mut self.decoded) {
-            // Not ahead of who reads: what a thread waits for would be waited for with it.
+            // Without a helper thread, which would wait for bytes together with its reader.
             (Some(input), decoded) => decoded.insert(decompress(
                 input,
                 self.compression,
@@ -613,7 +615,7 @@ impl PartialDecompressor {
         match read {
             Ok(0) => Ok(false),
             Ok(_) => Ok(true),
-            // It ends within the stream because no more was waited for.
+            // The stream ends early because the deadline has passed.
             Err(Error::Corrupt { .. }) if Instant::now() >= self.deadline => {
                 let whole = memchr::memrchr(b'\n', &self.decoded_bytes).map_or(0, |end| end + 1);
                 self.decoded_bytes.truncate(whole);
@@ -650,7 +652,7 @@ fn common_format(spec: &SourceSpec, found: &[listing::ListedFile]) -> Result<For
     if let Some(format) = spec.format {
         return Ok(format);
     }
-    // What a log's lines look like is said of files that are no more than text by their names.
+    // A declared log line format applies to files whose names declare only text.
     if let Some(format) = spec.declared_format()
         && found
             .iter()
@@ -699,7 +701,7 @@ fn check_layout_option(spec: &SourceSpec, format: Format) -> Result<()> {
     Ok(())
 }
 
-/// How text is written, once a sample was looked at.
+/// Properties of a text that a sample has shown.
 struct SampledTextProperties {
     dialect: CsvDialect,
     log_lines: LogLineFormat,
@@ -722,8 +724,8 @@ impl SampledTextProperties {
     }
 }
 
-/// Returns whether folders have the values of a key as they are. If not, since one was too long for a name, the files'
-/// column of that name has them.
+/// Returns true if folders have the complete values of a key. A value too long for a name is cut; then the
+/// files' column of that name has the complete values.
 ///
 /// # Errors
 /// [`Error::Usage`] if one of the files has no such column.
@@ -810,7 +812,7 @@ fn build_source(
     })
 }
 
-/// What shows the columns of text.
+/// Creates the sample from which the columns of text are inferred.
 fn new_sample<'a>(
     files: &'a [Arc<SourceFile>],
     format: Format,
@@ -862,7 +864,7 @@ fn infer_columns(
     Ok(columns)
 }
 
-/// The columns of those files that can be read now.
+/// Returns the columns of the files that can be read now.
 fn readable_typed_columns(
     spec: &SourceSpec,
     format: Format,
@@ -880,7 +882,7 @@ fn readable_typed_columns(
         } else if asking.is_readable(file) {
             present.push(Arc::clone(file));
         } else {
-            // Nobody would know what columns it has.
+            // The file's columns would be unknown.
             file.skip_unresponsive(asking.timeout_message());
         }
     }
@@ -898,7 +900,7 @@ fn readable_typed_columns(
     Ok(columns)
 }
 
-/// Of formats whose columns have types of their own, a schema may only widen them.
+/// Checks declared types of a typed format, which can only widen the files' own types.
 fn check_declared_types(
     columns: &FileColumns,
     wanted: &Schema,
@@ -907,9 +909,9 @@ fn check_declared_types(
 ) -> Result<()> {
     for field in wanted.fields() {
         let place = columns.fields.iter().position(|own| own.name() == field.name());
-        // An unknown one is for whoever takes the types over.
+        // [`override_types`](FileColumns::override_types) reports an unknown name.
         let Some(place) = place else { continue };
-        // One file of each layout tells of all.
+        // One file of each layout is enough.
         let mut is_known = vec![false; columns.layouts.len()];
         let own_types = files.iter().filter_map(|file| {
             let layout = columns.layout_index(file.index);

@@ -1,22 +1,20 @@
-//! What is looked at before the types of columns are known.
+//! Sampling of a source before its column types are known.
 //!
-//! A sample is the beginning of the source: whole files in their order, until there are
-//! [`SAMPLE_RECORDS`] records or [`SAMPLE_BYTES`]. Where files may differ, the first
-//! [`BEGINNING_BYTES`] of [`SPREAD_FILES`] more files are looked at, of all if there are no more,
-//! else of some that are spread evenly over the listing, the last one included; and of delimited
-//! text every file's header.
+//! A sample is the beginning of the source: whole files in their order, until there are [`SAMPLE_RECORDS_MIN`]
+//! records or [`SAMPLE_BYTES_MAX`]. If files may differ, sampling also reads the first [`BEGINNING_READ_BYTES`]
+//! of up to [`SPREAD_FILES_MAX`] more files, which are spread evenly over the listing and include the last
+//! one. For delimited text, it reads every file's header.
 //!
-//! **What it costs.** Opening 5,000 files for their headers takes about a tenth of a second where
-//! they are in the page cache. Elsewhere a header is one request of [`HEADER_BYTES`], of which
-//! [`REQUESTS_AHEAD`] are on their way at once: at 30 ms each some 2,000 a second. Where there are
-//! no more than [`SPREAD_FILES`], their first records come with it. An object of up to
-//! [`WHOLE_BYTES`] is read whole instead and kept, up to [`KEPT_BYTES_MAX`] of them together, so
-//! that many small objects are asked for once and not twice.
+//! **Cost.** Opening 5,000 files for their headers takes about a tenth of a second if they are in the page
+//! cache. A remote header is one request of [`HEADER_READ_BYTES`], with [`PENDING_REQUESTS_MAX`] requests in
+//! flight: at 30 ms each some 2,000 a second. With no more than [`SPREAD_FILES_MAX`] files, the same request
+//! brings their first records. An object of up to [`WHOLE_OBJECT_BYTES_MAX`] is read whole instead and kept,
+//! up to [`KEPT_OBJECTS_BYTES_MAX`] in total, so that many small objects are requested once and not twice.
 //!
-//! DuckDB's `union_by_name` reads the schema of one file after the other (issue 8018: four minutes
-//! for 300 objects), Spark leaves `mergeSchema` off because of the cost, and ClickHouse its
-//! `union` mode. Reading headers only once their file's turn comes would cost nothing, but a
-//! column that nobody knew of when the query was planned is then lost or an error.
+//! DuckDB's `union_by_name` reads the schema of one file after the other (issue 8018: four minutes for 300
+//! objects), Spark leaves `mergeSchema` off because of the cost, and ClickHouse its `union` mode. Reading
+//! each header only when its file is read would cost nothing, but a column that was unknown when the query
+//! was planned would then be lost or an error.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -39,68 +37,68 @@ use super::text_stream::{ReadExtent, open_text_blocks};
 use super::unresponsive_files::FileProber;
 use super::{FileLocation, SourceFile};
 
-/// A header is nearly always in this much.
+/// Size of a read that nearly always contains the header.
 const HEADER_READ_BYTES: usize = 16 << 10;
-/// Of one of several files at least this much is looked at, if there is so much.
+/// Size of the beginning that is inspected of each file, if the file is that large.
 const BEGINNING_READ_BYTES: usize = 64 << 10;
-/// So many files are looked at beyond the sample.
+/// Maximum number of files that are inspected in addition to the sample.
 pub(super) const SPREAD_FILES_MAX: usize = 64;
-/// An object of at most this size is read whole …
+/// Maximum size of an object that is read whole.
 const WHOLE_OBJECT_BYTES_MAX: u64 = 64 << 10;
-/// … and kept, as long as all that are kept are no more than this.
+/// Maximum total size of whole objects that are kept.
 const KEPT_OBJECTS_BYTES_MAX: u64 = 32 << 20;
-/// So many requests are on their way at once.
+/// Maximum number of pending requests.
 const PENDING_REQUESTS_MAX: usize = 64;
-/// So many files are looked at at once, where there are many: on a network's file system each
-/// takes a millisecond or two.
+/// Maximum number of threads that inspect files: on a network file system each file takes a millisecond or
+/// two.
 const INSPECTION_THREADS_MAX: usize = 8;
-/// A thread is worth this many files.
+/// Number of files for which a thread pays off.
 const FILES_PER_THREAD: usize = 32;
-/// Small objects are asked for while the one before is looked at.
+/// Number of small objects that are fetched ahead during sampling.
 const PREFETCHED_OBJECTS_MAX: usize = 8;
 
-/// What the beginning of a delimited text shows.
+/// The header of a delimited text, with its first records.
 pub(super) struct DelimitedHeader {
     pub(super) names: Arc<Vec<String>>,
-    /// The first records, where files are so few that they are looked at at once.
+    /// Types that the first records show; none if there are too many files to read records.
     pub(super) inference: Option<infer::csv::CsvInference>,
-    /// What is said of names that are there again.
+    /// A note about repeated column names.
     pub(super) repeated_names_note: Option<String>,
 }
 
-/// The beginning of the source, as whole records.
+/// The sample of a source, as blocks of whole records.
 pub(super) struct SourceSample<'a> {
     pub(super) files: &'a [Arc<SourceFile>],
-    /// Whether a file's first record names its columns.
+    /// True if a file's first record names its columns.
     pub(super) has_header: bool,
     pub(super) dialect: CsvDialect,
-    /// What the first line of the first file says of what stands between fields.
+    /// Field separator that the first line of the first file declares.
     pub(super) declared_separator: Option<u8>,
-    /// What the lines of an access log look like.
+    /// Line layout of an access log.
     pub(super) log_lines: LogLineFormat,
-    /// What the user should know of what was seen.
+    /// Notes for the user about the sample.
     pub(super) notes: Vec<String>,
-    /// Columns that would have another type but for a few words.
+    /// Text columns that would have another type but for a few marker words.
     pub(super) marked_columns: Vec<SuspectTextColumn>,
-    /// The line of the first file that is likely to be its header, where another one is taken for it.
+    /// Line of the first file that is likely to be its header, if another line was taken for it.
     pub(super) likely_header_line: Option<u64>,
-    /// Set where records were looked at and all of them are malformed.
+    /// Set if records were sampled and all of them are malformed.
     pub(super) rejected_sample: Option<RejectedSample>,
     /// The error of the first file that ends in NUL bytes, for a source without any record.
     pub(super) trailing_nuls_error: Option<Error>,
-    /// True if all records were in the blocks that were looked at.
+    /// True if the sampled blocks contain all records.
     pub(super) covers_all_records: bool,
     pub(super) context: ReadContext,
     pub(super) stdin: Option<Box<dyn ByteInput>>,
-    /// Standard input once more, from its beginning.
+    /// Opens standard input again, from its beginning.
     pub(super) reopen_stdin: Option<Box<dyn Fn() -> Box<dyn ByteInput>>>,
-    /// Whom files are asked by before they are opened, where these may not answer.
+    /// Prober for files that may not respond; none without a deadline.
     pub(super) prober: Option<Arc<FileProber>>,
-    /// What was read to find out how the source is written.
+    /// The file that was read to detect the dialect.
     begun_file: Option<BegunFile>,
 }
 
-/// A file whose first block has been looked at, and may be looked at again: what is elsewhere is asked for once.
+/// A file whose first block was inspected and is kept, so that a remote file is requested once.
 struct BegunFile {
     file_index: usize,
     framing: RecordFraming,
@@ -136,15 +134,16 @@ impl<'a> SourceSample<'a> {
         }
     }
 
-    /// Whether a file is not looked at: there is nothing in it, or it cannot be read now.
+    /// Returns true if a file is skipped because it is empty or cannot be read now.
     fn is_skipped_file(&self, file: &SourceFile) -> bool {
         is_empty_file(file) || self.prober.as_ref().is_some_and(|asking| !asking.is_readable(file))
     }
 
-    /// The first bytes of the first file that has any, decoded, and that file's position: [`BEGINNING_BYTES`] behind the
-    /// NUL bytes that they may begin with; more where a record is longer. They may end within a record.
+    /// Returns the first decoded bytes of the first file that has any, with the file's position. Reads
+    /// [`BEGINNING_READ_BYTES`] behind leading NUL bytes, and more if a record is longer. The bytes may end
+    /// within a record.
     ///
-    /// Whoever looks at its blocks by the same ends afterwards goes on with what was read.
+    /// A later call that reads this file's blocks with the same framing continues with these bytes.
     pub(super) fn read_beginning(
         &mut self,
         ends: impl Into<RecordFraming>,
@@ -162,7 +161,7 @@ impl<'a> SourceSample<'a> {
                 let first = blocks.next_block()?;
                 Ok(first.map(|first| (blocks, first)))
             })?;
-            // Nor does a file that is NUL bytes alone tell anything.
+            // A file of NUL bytes alone shows nothing.
             let is_text = |(_, first): &(BlockReader, TextBlock)| {
                 !first.fault.is_some_and(BlockFault::is_trailing_nuls)
             };
@@ -171,7 +170,7 @@ impl<'a> SourceSample<'a> {
                 continue;
             };
             let bytes = blocks.block_bytes(first);
-            // A hole at the beginning says nothing.
+            // A run of NULs at the beginning shows nothing.
             let nuls = bytes.iter().take_while(|byte| **byte == 0).count();
             let wanted = nuls + BEGINNING_READ_BYTES;
             let line_end = memchr::memchr(b'\n', bytes.get(wanted..).unwrap_or_default());
@@ -189,7 +188,7 @@ impl<'a> SourceSample<'a> {
         Ok(None)
     }
 
-    /// The blocks of a file, and the first of them where it has been read; none for a file that is left out.
+    /// Returns the block reader of a file, and its first block if that was read; none for a skipped file.
     fn open_blocks(
         &mut self,
         index: usize,
@@ -212,8 +211,8 @@ impl<'a> SourceSample<'a> {
         })
     }
 
-    /// Calls `take` with blocks of files in their order, which returns how many records it took,
-    /// until the sample is large enough; returns how many files were looked at.
+    /// Calls `take` with the blocks of files in their order until the sample is large enough. `take` returns
+    /// the number of records it took. Returns the number of files that were read.
     pub(super) fn for_each_block(
         &mut self,
         ends: impl Into<RecordFraming>,
@@ -238,7 +237,7 @@ impl<'a> SourceSample<'a> {
                 let next = match (read.take(), &self.prober) {
                     (Some(first), _) => Some(first),
                     (None, Some(asking)) => match blocks.next_block() {
-                        // The records that came in time show the columns.
+                        // The records that arrived in time show the columns.
                         Err(Error::Interrupted)
                             if records > 0 && !self.context.cancel.is_cancelled() =>
                         {
@@ -252,7 +251,7 @@ impl<'a> SourceSample<'a> {
                     (None, None) => blocks.next_block()?,
                 };
                 let Some(block) = next else { break };
-                // A record that is too large is refused by whoever reads it.
+                // The split reader rejects a record that is too large.
                 let is_header = std::mem::take(&mut is_first) && self.has_header;
                 if let Some(fault) = block.fault {
                     if fault.ends_in_nuls() {
@@ -282,7 +281,7 @@ impl<'a> SourceSample<'a> {
         Ok(self.files.len())
     }
 
-    /// Some of the files from `from` on, spread evenly, the last one among them.
+    /// Returns files from `from` on, spread evenly, including the last one.
     pub(super) fn spread_files(&self, from: usize) -> Vec<usize> {
         let rest: Vec<usize> =
             (from..self.files.len()).filter(|index| !is_empty_file(&self.files[*index])).collect();
@@ -293,8 +292,8 @@ impl<'a> SourceSample<'a> {
         (0..SPREAD_FILES_MAX).map(|k| rest[k * last / (SPREAD_FILES_MAX - 1)]).collect()
     }
 
-    /// What `inspect` finds in the first blocks of some files, in their order; none for a file
-    /// without a record.
+    /// Returns the results of `inspect` on the first blocks of some files, in their order; files without a
+    /// record are left out.
     pub(super) fn inspect_beginnings<T: Send>(
         &self,
         files: &[usize],
@@ -314,7 +313,7 @@ impl<'a> SourceSample<'a> {
         Ok(found.filter_map(|(index, found)| Some((*index, found?))).collect())
     }
 
-    /// Every file's header, and what the records behind it show; none for a file without one.
+    /// Returns every file's header with the types of the following records; none for a file without a header.
     ///
     /// # Errors
     /// Those of reading.
@@ -324,7 +323,7 @@ impl<'a> SourceSample<'a> {
     ) -> Result<Vec<Option<DelimitedHeader>>> {
         let all: Vec<&Arc<SourceFile>> = self.files.iter().collect();
         let dialect = &self.dialect;
-        // Of few files the records behind the header come with the same request.
+        // If there are few files, the same request brings the records behind the header.
         let takes_records = all.len() <= SPREAD_FILES_MAX;
         let read_bytes = if takes_records { BEGINNING_READ_BYTES } else { HEADER_READ_BYTES };
         let known: Mutex<HashSet<Arc<Vec<String>>>> = Mutex::default();
@@ -347,7 +346,7 @@ impl<'a> SourceSample<'a> {
                     inference.add_block(&bytes[used..]);
                     inference
                 });
-                // Equal ones are one.
+                // Equal headers are shared.
                 let mut known = known.lock();
                 let names = match known.get(&names) {
                     Some(known) => known.clone(),
@@ -367,8 +366,8 @@ impl<'a> SourceSample<'a> {
         })
     }
 
-    /// What `inspect` finds in the beginnings of files, several of them at once; of errors the first
-    /// file's.
+    /// Returns the results of `inspect` on the beginnings of files, several of them in parallel. Of several
+    /// errors, returns that of the first file.
     fn inspect_each<T: Send>(
         &self,
         files: &[&Arc<SourceFile>],
@@ -453,7 +452,7 @@ impl<'a> SourceSample<'a> {
     }
 }
 
-/// What comes of looking at a file's beginning; none for a file that is left out. It ends where one that may take for ever takes too long.
+/// Runs `look` on a file's beginning under its inspection deadline; returns none for a skipped file.
 fn inspect_file<T>(
     asking: Option<&FileProber>,
     file: &SourceFile,
@@ -470,7 +469,7 @@ fn inspect_file<T>(
     asking.handle_inspection(file, began, (&watch.cancel, gave.load(Ordering::Relaxed)), found)
 }
 
-/// Returns the error of a file whose first record, which is to name the columns, is no record.
+/// Returns the error of a file whose first record, which should name the columns, is no record.
 pub(super) fn no_header_error(
     file: &SourceFile,
     blocks: &BlockReader,
@@ -486,7 +485,7 @@ pub(super) fn no_header_error(
     }
 }
 
-/// Returns the error of a file in which a record of this fault stands in the place of all records.
+/// Returns the error of a file that has a faulty record instead of any data.
 fn no_record_error(
     file: &SourceFile,
     blocks: &BlockReader,
@@ -504,7 +503,7 @@ fn no_record_error(
     }
 }
 
-/// Returns the hint for a record that no decoder is given.
+/// Returns the hint for a record that is rejected without decoding.
 pub(super) fn block_fault_hint(
     file: &SourceFile,
     blocks: &BlockReader,
@@ -526,7 +525,7 @@ pub(super) fn block_fault_hint(
     }
 }
 
-/// Asks for a small object, all of it.
+/// Fetches a small object as a whole.
 fn fetch_small_object(file: &SourceFile) -> Result<()> {
     match &file.location {
         FileLocation::Object(object) if object.size() <= WHOLE_OBJECT_BYTES_MAX => {
@@ -536,12 +535,12 @@ fn fetch_small_object(file: &SourceFile) -> Result<()> {
     }
 }
 
-/// Whether there is nothing in a file.
+/// Returns true for a file without bytes.
 fn is_empty_file(file: &SourceFile) -> bool {
     file.size() == 0 && !file.is_stream()
 }
 
-/// The names in a header, or made-up ones. A name that is there again gets a number: `a`, `a_1`.
+/// Returns the column names of a header, or generated ones. Repeated names get a number: `a`, `a_1`.
 pub(super) fn column_names(dialect: &CsvDialect, first_record: Vec<String>) -> Vec<String> {
     let numbered = |index: usize| format!("column_{}", index + 1);
     if !dialect.header {
@@ -554,7 +553,7 @@ pub(super) fn column_names(dialect: &CsvDialect, first_record: Vec<String>) -> V
     names
 }
 
-/// The same, and what is said of names that are there again.
+/// Returns the column names, and a note about repeated ones.
 pub(super) fn column_names_with_note(
     dialect: &CsvDialect,
     first_record: Vec<String>,
@@ -566,7 +565,7 @@ pub(super) fn column_names_with_note(
     (names, again)
 }
 
-/// What is said of names that are there again in a header.
+/// Returns the note about repeated names in a header.
 fn repeated_names_note(header: &[String], names: &[String], shown: &str) -> Option<String> {
     let again = header.iter().zip(names).filter(|(own, name)| !own.is_empty() && own != name);
     let again: Vec<String> = again.map(|(own, name)| format!("`{own}` is `{name}`")).collect();

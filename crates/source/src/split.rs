@@ -1,58 +1,57 @@
-//! What one task reads: a range of a large file, or several small files.
+//! Splits: ranges of large files, and groups of small files.
 //!
-//! The cut depends on the files' sizes alone, never on the machine, so that a run gives the
-//! same splits everywhere: the target is a 64th of all bytes, at least 1 MiB and at most
-//! 32 MiB. Small enough that the last task to finish is not waited for long, large enough
-//! that a task's fixed cost does not show.
+//! The cut depends only on the files' sizes, never on the machine, so that a run has the same splits
+//! everywhere. The target is a 64th of all bytes, at least 1 MiB and at most 32 MiB. Splits are small enough
+//! that a run does not wait long for its last task, and large enough to hide a task's fixed cost.
 //!
-//! Whoever answers from a sample of the splits wants many of them, as what is told of the whole is the
-//! surer the more independent pieces it rests on: [`sampled_target_bytes`]. What a split costs
-//! beside its bytes is then what counts: windows, buffers and what is read behind a split's end are sized
-//! by the split.
+//! A query that answers from a sample of splits wants many of them, because an estimate is the more reliable
+//! the more independent parts it rests on: [`sample_split_target_bytes`]. The cost of a split besides its
+//! bytes then dominates, so windows, buffers and reads behind a split's end are sized by the split.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::SourceFile;
 
-/// The least a split holds, if there is so much.
+/// Minimum target size of a split, in bytes.
 pub(crate) const SPLIT_BYTES_MIN: u64 = 1 << 20;
-/// The most that a split of a cut file holds.
+/// Maximum target size of a split of a cut file, in bytes.
 pub(crate) const SPLIT_BYTES_MAX: u64 = 32 << 20;
-/// … of which there are about so many at most.
+/// Approximate maximum number of splits of the default size.
 const LISTED_SPLITS_MAX: u64 = 1 << 18;
 /// Maximum number of splits if a size was requested, because all of them are listed.
 const REQUESTED_SPLITS_MAX: u64 = 1 << 22;
-/// Where there are more files than these, row groups of those that are elsewhere are not cut: what lies where in
-/// them takes a request for each file.
+/// Maximum number of files of a source whose remote row groups are cut: locating their pages takes a request
+/// for each file.
 pub(crate) const REMOTE_CUT_FILES_MAX: usize = 16;
-/// Splits that a sample is taken of hold at least so much, if there is so much …
+/// Minimum target size of sample splits, in bytes.
 const SAMPLE_SPLIT_BYTES_MIN: u64 = 16 << 10;
-/// … and at most so much: what stands in a run of the input is the surer the finer it is cut, and text costs no more
-/// for it …
+/// Maximum target size of sample splits of text, in bytes. A fine cut makes estimates of clustered data more
+/// reliable, and costs text nothing.
 const SAMPLE_TEXT_SPLIT_BYTES_MAX: u64 = 256 << 10;
-/// … unless parts of row groups are read, each with its dictionaries …
+/// Maximum target size of sample splits of typed files, in bytes: parts of row groups read their dictionaries
+/// again.
 const SAMPLE_TYPED_SPLIT_BYTES_MAX: u64 = 1 << 20;
-/// … so that there are so many of them.
+/// Number of sample splits that the target size aims at.
 const SAMPLE_SPLITS: u64 = 1 << 12;
 
-/// A part of a file.
+/// A part of a file within a split.
 #[derive(Debug, Clone)]
 pub struct SplitPart {
     /// The file.
     pub file: Arc<SourceFile>,
-    /// Bytes as stored. A text record belongs to the piece in which it starts.
+    /// Range of stored bytes. A text record belongs to the part in which it starts.
     pub range: Range<u64>,
-    /// Of a file that has them: which row groups, blocks or batches.
+    /// Row groups, blocks or batches, for files that have them.
     pub row_groups: Option<Vec<usize>>,
-    /// Of a row group that is cut between its pages: which of its rows, the first of `row_groups` being 0. None where
-    /// all are.
+    /// Rows of a row group that is cut between its pages, counted from 0 at the first of `row_groups`; none
+    /// for all rows.
     pub row_range: Option<Range<u64>>,
 }
 
-/// How many rows each split has, where their files' footers say so of all of them.
+/// Returns the number of rows of each split; none unless the files' footers give it for all of them.
 pub fn known_split_rows(splits: &[Split]) -> Option<Vec<u64>> {
-    // Neighbours are of one file, mostly.
+    // Neighbouring splits mostly read the same file.
     let mut last: Option<(usize, Vec<(u64, u64)>)> = None;
     let mut of_piece = |piece: &SplitPart| -> Option<u64> {
         if let Some(rows) = &piece.row_range {
@@ -69,13 +68,13 @@ pub fn known_split_rows(splits: &[Split]) -> Option<Vec<u64>> {
 }
 
 impl SplitPart {
-    /// Whether it is the file from its first byte to its last.
+    /// Returns true if the part is the whole file.
     pub fn is_whole_file(&self) -> bool {
         self.range == (0..self.file.size())
     }
 
-    /// The number of a row of the piece in the file, the first being 1, and from which byte on rows
-    /// are numbered: not from the beginning where nothing tells how many are before.
+    /// Returns the number of a row of this part within the file, counted from 1, and the byte offset from
+    /// which rows are numbered. The offset is not 0 if the number of rows before is unknown.
     pub(super) fn file_row_number(&self, index: u64) -> (u64, u64) {
         let Some(parts) = &self.row_groups else { return (index + 1, self.range.start) };
         let index = index.saturating_add(self.row_range.as_ref().map_or(0, |rows| rows.start));
@@ -96,8 +95,8 @@ impl SplitPart {
     }
 }
 
-/// So much of `all` as the rows of a range have among `rows`, if all have as much: of ranges that follow one another
-/// together just as much as of all.
+/// Returns the share of `all` bytes for a range of rows among `rows`, assuming rows of equal size. The shares
+/// of consecutive ranges add up to `all`.
 pub(super) fn proportional_bytes(all: u64, range: &Range<u64>, rows: u64) -> u64 {
     let before = |row: u64| {
         let share = u128::from(all) * u128::from(row.min(rows)) / u128::from(rows.max(1));
@@ -106,7 +105,7 @@ pub(super) fn proportional_bytes(all: u64, range: &Range<u64>, rows: u64) -> u64
     before(range.end).saturating_sub(before(range.start))
 }
 
-/// For each of some parts that follow one another the rows before it, and its own.
+/// Returns for each of some consecutive parts the number of rows before it, and its own.
 pub(super) fn with_rows_before(rows: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
     let mut before: u64 = 0;
     let with_before = |rows: u64| {
@@ -117,30 +116,30 @@ pub(super) fn with_rows_before(rows: impl Iterator<Item = u64>) -> Vec<(u64, u64
     rows.map(with_before).collect()
 }
 
-/// What one task reads.
+/// The unit of reading of one task.
 #[derive(Debug, Clone)]
 pub struct Split {
-    /// Its position among the splits of its source: the order of the data.
+    /// Position among the splits of its source, in the order of the data.
     pub index: usize,
-    /// Its parts, in order.
+    /// The parts, in order.
     pub parts: Vec<SplitPart>,
-    /// Its bytes as stored.
+    /// Stored size in bytes.
     pub bytes: u64,
-    /// Where its first record starts, if that is known exactly; see
-    /// [`Source::exact_splits`](super::Source::exact_splits).
+    /// Start of the first record, if that is known exactly; see
+    /// [`Source::resolve_exact_starts`](super::Source::resolve_exact_starts).
     pub exact_start: Option<u64>,
 }
 
-/// How a source is cut, beyond the size that splits aim at.
+/// Options for cutting a source into splits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SplitOptions<'a> {
-    /// Whether the numbers of records are to be known: text is not cut then, nor are files whose parts do
-    /// not know their rows.
+    /// Keeps record numbers known: neither text nor files whose parts do not know their rows are cut.
+    /// Default: false.
     pub keeps_row_numbers: bool,
-    /// Which of the files are read at all. Default: all.
+    /// For each file, true if it is read at all. Default: all files.
     pub included_files: Option<&'a [bool]>,
-    /// The size that splits aim at, in bytes as stored; row groups of Parquet that are larger are cut between
-    /// their pages then. Default: as the total gives it, and row groups as they are.
+    /// Target size of splits in stored bytes; larger Parquet row groups are then cut between their pages.
+    /// Default: derived from the total, with whole row groups.
     pub target_bytes: Option<u64>,
 }
 
@@ -150,22 +149,22 @@ impl SplitOptions<'_> {
     }
 }
 
-/// The size that splits of `total` bytes aim at: of 8 TB and more larger ones, as all of them are listed, and a server
-/// may say anything.
+/// Returns the target size of splits of a source with `total` bytes. Beyond 8 TB splits become larger,
+/// because all of them are listed and a server may report any size.
 pub fn split_target_bytes(total: u64) -> u64 {
     (total / 64).clamp(SPLIT_BYTES_MIN, SPLIT_BYTES_MAX.max(total / LISTED_SPLITS_MAX))
 }
 
-/// The size that splits of `total` bytes aim at where a sample of them is to tell of all: a 4096th, at least 16 KiB
-/// and at most 256 KiB of text, 1 MiB of files whose columns have types; beyond 64 GiB of text larger ones, as all of
-/// them are listed.
+/// Returns the target size of splits from which a sample of `total` bytes is drawn: a 4096th. It is at least
+/// 16 KiB, and at most 256 KiB of text or 1 MiB of files with typed columns. Beyond 64 GiB of text, splits
+/// become larger because all of them are listed.
 ///
 /// ```
-/// use tidemill_source::sampled_target_bytes;
+/// use tidemill_source::sample_split_target_bytes;
 ///
-/// assert_eq!(sampled_target_bytes(100_000_000, true), 24_414);
-/// assert_eq!(sampled_target_bytes(10_000_000_000, true), 256 << 10);
-/// assert_eq!(sampled_target_bytes(10_000_000_000, false), 1 << 20);
+/// assert_eq!(sample_split_target_bytes(100_000_000, true), 24_414);
+/// assert_eq!(sample_split_target_bytes(10_000_000_000, true), 256 << 10);
+/// assert_eq!(sample_split_target_bytes(10_000_000_000, false), 1 << 20);
 /// ```
 pub fn sample_split_target_bytes(total: u64, is_text: bool) -> u64 {
     let most = if is_text { SAMPLE_TEXT_SPLIT_BYTES_MAX } else { SAMPLE_TYPED_SPLIT_BYTES_MAX };
@@ -173,13 +172,13 @@ pub fn sample_split_target_bytes(total: u64, is_text: bool) -> u64 {
     least.max(total / LISTED_SPLITS_MAX)
 }
 
-/// Returns the target size of splits of `total` bytes if a size of `asked` was requested. The target is larger than
-/// `asked` if there would be more than [`ASKED_SPLITS_MAX`] splits.
+/// Returns the target size of splits of `total` bytes if a size of `asked` was requested. It exceeds `asked`
+/// if there would be more than [`REQUESTED_SPLITS_MAX`] splits.
 pub(crate) fn requested_target_bytes(asked: u64, total: u64) -> u64 {
     asked.max(total / REQUESTED_SPLITS_MAX)
 }
 
-/// Collects pieces into splits of about the target size, in order.
+/// Packs file parts into splits of about the target size, in order.
 pub(crate) struct SplitPacker {
     target: u64,
     splits: Vec<Split>,
@@ -192,7 +191,7 @@ impl SplitPacker {
         Self { target: target.max(1), splits: Vec::new(), open_parts: Vec::new(), open_bytes: 0 }
     }
 
-    /// Adds a piece that may share a split with its neighbours.
+    /// Adds a part that may share a split with its neighbours.
     pub(crate) fn add_shared(&mut self, piece: SplitPart, bytes: u64) {
         if !self.open_parts.is_empty() && self.open_bytes + bytes > self.target {
             self.close_split();
@@ -204,7 +203,7 @@ impl SplitPacker {
         }
     }
 
-    /// Adds a piece that is a split of its own: part of a cut text file.
+    /// Adds a part that is a split of its own, such as a range of a cut text file.
     pub(crate) fn add_alone(&mut self, piece: SplitPart, bytes: u64) {
         self.close_split();
         self.open_parts.push(piece);
@@ -231,7 +230,7 @@ impl SplitPacker {
     }
 }
 
-/// Equal ranges of at most the target size, which a last one may exceed by a half.
+/// Divides a size into equal ranges of at most the target size; a single range may exceed it by half.
 pub(crate) fn equal_ranges(size: u64, target: u64) -> Vec<Range<u64>> {
     let target = target.max(1);
     let count = if size <= target.saturating_add(target / 2) { 1 } else { size.div_ceil(target) };

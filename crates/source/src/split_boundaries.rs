@@ -1,4 +1,5 @@
-//! Where the splits of a cut file begin: guessed while its splits are read at once, or found by reading.
+//! Boundaries of the splits of cut files: guessed when splits are read in parallel, or found by reading the
+//! file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -14,29 +15,29 @@ use super::text_blocks::{self, RECORD_BYTES_MAX};
 use super::text_stream::{BYTE_ORDER_MARK, find_records_offset};
 use super::{Source, SourceFile, Split, content_detection};
 
-/// What a guess looks at …
+/// Maximum size of the window in which a boundary is guessed, in bytes.
 const GUESS_WINDOW_BYTES_MAX: usize = 64 << 10;
-/// … or a quarter of a small split, but no less than this: following quotes takes some nanoseconds a byte, so that
-/// a window larger than the split would cost more than its records do.
+/// Minimum size of that window; small splits use a quarter of their size. Following quotes takes some
+/// nanoseconds a byte, so a window larger than the split would cost more than its records.
 const GUESS_WINDOW_BYTES_MIN: usize = 2 << 10;
-/// A window that is smaller for that reason is believed if it has so many lines.
+/// Minimum number of lines in a smaller window for its guess to count.
 const SMALL_WINDOW_LINES_MIN: usize = 16;
 
-/// A look from before a split begins so far before it.
+/// Distance before a split at which a guess from before it begins, in bytes.
 const LOOKBACK_BYTES: u64 = 256 << 10;
 
-/// Guesses that are so far from where they began are kept.
+/// Minimum distance between a split's start and its first record for the guess to be cached.
 const LONG_RECORD_BYTES_MIN: u64 = 1 << 20;
 
-/// Where long records end, by the files that they are in: for each guess where it began and what it found. The splits
-/// that begin within a record that one of them has been through all begin behind it; each would go through the
-/// rest of it otherwise, which takes the square of its length.
+/// Ends of long records by file: the start of each search and the boundary it found. All splits that begin
+/// within such a record share the boundary behind it. Otherwise each would scan the rest of the record, which
+/// takes quadratic time in its length.
 #[derive(Debug, Default)]
 pub(super) struct LongRecordEnds(Mutex<HashMap<usize, BTreeMap<u64, u64>>>);
 
 impl LongRecordEnds {
-    /// The likeliest first record start at or behind the start of `range`, which is a split's; the file's size if
-    /// there is none.
+    /// Returns the likeliest first record start at or behind the start of a split's `range`; the file's size
+    /// if there is none.
     pub(super) fn guess_boundary(
         &self,
         file: &SourceFile,
@@ -66,20 +67,21 @@ impl LongRecordEnds {
     }
 }
 
-/// Where a split's first record is guessed to begin.
+/// A guessed boundary of a split.
 #[derive(Debug)]
 pub(super) struct BoundaryGuess {
     pub(super) offset: u64,
-    /// What was read on the way, from the byte before the split on.
+    /// Bytes that were read for the guess, from the byte before the split on.
     pub(super) bytes_read: Vec<u8>,
-    /// True if a record begins there, or none does up to the end of the file. Else the search was given up.
+    /// True if a record begins there, or if none begins before the end of the file. False if the search was
+    /// given up.
     is_conclusive: bool,
 }
 
-/// Of a split of up to so many bytes all is read for the guess: one read in the place of two.
+/// Maximum size of a split that is read whole for the guess: one read instead of two.
 const WHOLE_SPLIT_READ_BYTES_MAX: usize = 64 << 10;
 
-/// The same, without what is known.
+/// Searches for the boundary without the cache.
 fn search_boundary(
     file: &SourceFile,
     open: &OpenFile,
@@ -87,11 +89,11 @@ fn search_boundary(
     range: Range<u64>,
     fields: usize,
 ) -> Result<BoundaryGuess> {
-    // The byte before tells whether a record ends there.
+    // The preceding byte tells whether a record ends there.
     let base = range.start - 1;
     let is_exact = grammar.is_line_delimited();
     let quarter = usize::try_from((range.end - range.start) / 4).unwrap_or(usize::MAX);
-    // Of lines the first end tells all.
+    // In plain lines the first line end is the boundary.
     let first = if is_exact { 0 } else { quarter };
     let mut look = first.clamp(GUESS_WINDOW_BYTES_MIN, GUESS_WINDOW_BYTES_MAX);
     let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
@@ -124,8 +126,8 @@ fn search_boundary(
                 is_conclusive: true,
             });
         }
-        // Where no record ends here, whoever reads the record before will say so. A split behind this one finds
-        // none either, if there is no line end at all.
+        // If no record ends here, the reader of the previous record reports that. If there is no line end at
+        // all, splits behind this one find none either.
         if is_over || look > RECORD_BYTES_MAX {
             let is_found = is_over && memchr::memchr(b'\n', seen).is_none();
             return Ok(BoundaryGuess {
@@ -134,15 +136,15 @@ fn search_boundary(
                 is_conclusive: is_found,
             });
         }
-        // One byte more than there are tells that there are no more.
+        // One byte beyond the expected size shows that there are no more.
         let left = usize::try_from(open.size().saturating_sub(base)).unwrap_or(usize::MAX);
         look = (4 * look).min(left.saturating_add(1).max(look + 1));
         window.resize(look.max(window.len()), 0);
     }
 }
 
-/// Where the first record of a split begins by what stands before it: a record is guessed some way before, and
-/// followed from there. None for what is not guessed.
+/// Returns the boundary of a split, guessed from the bytes before it: guesses a record start some distance
+/// before, and follows the records from there. None for splits that are not guessed.
 pub(super) fn guess_boundary_from_before(
     source: &Source,
     split: &Split,
@@ -191,8 +193,9 @@ pub(super) fn guess_boundary_from_before(
     }
 }
 
-/// Returns the offset of the header, or of the first record, of a file, behind lines that are skipped. A byte-order mark, or
-/// a line that says what stands between fields, is as good as a part of the first record where nothing is skipped.
+/// Returns the offset of a file's header, or of its first record, behind skipped lines. If no lines are
+/// skipped, only a byte-order mark is passed: the record automaton may take a line that declares the
+/// separator for a part of the first record.
 fn first_record_offset(source: &Source, file: &SourceFile, watch: &ReadContext) -> Result<u64> {
     if file.skipped_lines == 0 {
         let open = OpenFile::open(file, ReadPattern::Random, watch)?;
@@ -207,7 +210,7 @@ fn first_record_offset(source: &Source, file: &SourceFile, watch: &ReadContext) 
     find_records_offset(file, source.record_framing(), watch)
 }
 
-/// Finds where the splits of cut files start.
+/// Finds the exact boundaries of the splits of cut files.
 pub(super) fn find_exact_boundaries(
     source: &Source,
     splits: &mut [Split],

@@ -1,14 +1,14 @@
-//! Reading a split: its bytes to record batches, with what was refused on the way.
+//! Reader of a split: decodes its bytes to record batches, and collects rejected records.
 //!
 //! ```text
-//!   piece ── Blocks ── Decode ─► batch of file columns ── Opener ─► … ── + key columns ──►
-//!                        └─────► bad records ◄──────────────┘
-//!                                     └─ held until the split is accepted
+//!   part ── BlockReader ── Decode ─► batch of file columns ── RecordExtractor ─► … ── + key columns ──►
+//!                            └─────► rejected records ◄─────────────┘
+//!                                         └─ held until the split is accepted
 //! ```
 //!
-//! An opener makes records of JSON in a column that is promoted ([`opener`]). A row whose JSON is no
-//! record is found there, when nothing tells any more where in the file the row is; so the block's
-//! records are then counted off, which costs only files that have such rows.
+//! An extractor reads JSON records in a promoted column ([`promoted_records`](super::promoted_records)). It
+//! finds rows whose JSON is no record, when their position in the file is no longer known. The reader then
+//! locates them by counting the block's records again, which costs only files that have such rows.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -47,41 +47,39 @@ use super::text_options::TypeMismatchPolicy;
 use super::text_stream::{ReadExtent, find_records_offset, open_text_blocks};
 use super::{FileLocation, Source, SourceFile, Split, SplitPart};
 
-/// What a reader has read.
+/// Statistics of a split that a reader has read.
 #[derive(Debug, Default)]
 pub struct SplitStats {
-    /// Good rows.
+    /// Number of good rows.
     pub rows: u64,
-    /// Bytes of the split as stored.
+    /// Stored bytes of the split.
     pub bytes: u64,
-    /// Refused records, those included that were handed over early.
+    /// Number of rejected records, including those that were handed over early.
     pub rejected_count: u64,
-    /// Where the first record of the split starts; none where nothing was read.
+    /// Start of the split's first record; none if nothing was read.
     pub first_record_offset: Option<u64>,
-    /// The first record start at or behind the split's end; none before the end is reached.
+    /// First record start at or behind the split's end; none before the end is reached.
     pub next_record_offset: Option<u64>,
     pub(super) rejected_records: Vec<RejectedRecord>,
-    /// Keys that no column has.
+    /// Occurrences of unknown keys.
     pub(super) unknown_keys: OccurrenceCounts,
-    /// Values that became null because they are not of their column's type.
+    /// Type mismatches.
     pub(super) mismatches: OccurrenceCounts,
 }
 
 impl SplitStats {
-    /// Counts the refused records, the keys that no column has and the values that became null because they are not of
-    /// their column's type: to be called once per split, when its rows are taken.
+    /// Commits the rejected records, unknown keys and type mismatches to the run's log. Must be called once
+    /// per split, when its rows are accepted.
     ///
     /// # Errors
-    /// [`Error::BadRecords`] when there are more than allowed; [`Error::Io`] if a copy cannot
-    /// be written.
+    /// [`Error::BadRecords`] if there are more than allowed; [`Error::Io`] if a copy cannot be written.
     pub fn commit_to(&mut self, rejects: &RejectLog) -> Result<()> {
         rejects.add_unknown_keys(std::mem::take(&mut self.unknown_keys));
         rejects.add_mismatches(std::mem::take(&mut self.mismatches));
         rejects.add_records(std::mem::take(&mut self.rejected_records))
     }
 
-    /// Leaves only the first `count` of the refused records, those included that were handed
-    /// over early.
+    /// Keeps only the first `count` rejected records, including those that were handed over early.
     pub fn truncate_rejected(&mut self, count: u64) {
         let over = self.rejected_count.saturating_sub(count);
         let kept = (self.rejected_records.len() as u64).saturating_sub(over);
@@ -90,25 +88,25 @@ impl SplitStats {
     }
 }
 
-/// A reader holds so many bytes of refused records, then hands them over if it may.
+/// Bytes of rejected records that a reader holds before it hands them over early, if possible.
 const HELD_REJECT_BYTES_MAX: usize = 4 << 20;
-/// So many where somebody else counts them.
+/// Maximum bytes of held records if another process counts them.
 const DEFERRED_REJECT_BYTES_MAX: usize = 256 << 20;
-/// About what a refused record takes besides its bytes.
+/// Approximate memory of a rejected record in addition to its bytes.
 const REJECT_OVERHEAD_BYTES: usize = 300;
 
 /// Reads one split; an iterator of record batches.
 ///
 /// # Verifying a guess
-/// If [`is_exact`](Self::is_exact) is false, the start was guessed. When the split before it
-/// has been read to its end, its [`SplitStats::end`] is where this one must have started; if
-/// [`start`](Self::start) differs, everything that this reader gave, errors included, is void,
-/// and the split must be read again with [`ReadOptions::exact_start`].
+/// If [`is_start_exact`](Self::is_start_exact) is false, the start was guessed. When the split before it has
+/// been read to its end, its [`SplitStats::next_record_offset`] is the true start of this one. If
+/// [`first_record_offset`](Self::first_record_offset) differs, everything that this reader returned, errors
+/// included, is void. The split must then be read again with [`ReadOptions::exact_start`].
 pub struct SplitReader {
     source: Arc<Source>,
     options: ReadOptions,
     assembly: BatchAssembler,
-    /// What opens the records among the columns of files that are read, by their positions.
+    /// Extractors of promoted records, with the positions of their columns among the columns that are read.
     extractors: Vec<(usize, RecordExtractor)>,
     remaining_parts: VecDeque<SplitPart>,
     decoder: Option<Box<dyn BlockDecoder>>,
@@ -117,16 +115,16 @@ pub struct SplitReader {
     scratch: DecodedBlocks,
     stats: SplitStats,
     held_reject_bytes: usize,
-    /// Of blocks that could not be decoded, where these are left out.
+    /// Bytes of skipped rowfile blocks that could not be decoded.
     skipped_bytes: u64,
     is_start_exact: bool,
     has_failed: bool,
     split: Split,
-    /// Until then what the split reads is kept for it.
+    /// Keeps the split's prefetched bytes until it is dropped.
     taken_guard: SplitTakenGuard,
 }
 
-/// Says that a split has been taken, when it is dropped.
+/// Announces to the access plan, when dropped, that a split was taken.
 struct SplitTakenGuard(Option<(Arc<AccessPlan>, usize)>);
 
 impl Drop for SplitTakenGuard {
@@ -137,44 +135,44 @@ impl Drop for SplitTakenGuard {
     }
 }
 
-/// The opened records of a batch, by the positions of their columns; none where a file has none.
+/// Extracted records of a batch, by the positions of their columns; none for a file without the column.
 type ExtractedColumns = Vec<(usize, Option<StructArray>)>;
 
-/// A batch of a file's columns, what was opened of it, and the numbers of its records where these are wanted.
+/// A batch of a file's columns with its extracted records, and record numbers if these are wanted.
 struct DecodedBatch {
     batch: RecordBatch,
     records: ExtractedColumns,
     numbers: Option<ArrayRef>,
 }
 
-/// The block of text that batches are of.
+/// The text block that batches belong to, for locating their rows.
 struct TextBlockRows {
     block: TextBlock,
-    /// Where its records begin: behind the header.
+    /// Start of the block's records, behind the header.
     records_start: usize,
-    /// Rows of it in the batches before.
+    /// Number of the block's rows in previous batches.
     rows_before: usize,
-    /// Where the records are that became rows, once that is asked for.
+    /// Ranges of the records that became rows; computed when needed.
     row_ranges: Option<Vec<Range<usize>>>,
 }
 
 struct CurrentPart {
     file: Arc<SourceFile>,
     is_whole: bool,
-    /// What is the same for all its rows, for so many of them.
+    /// Columns with a constant value for all rows of the file, as arrays of `constant_rows` values.
     constant_columns: Vec<Option<ArrayRef>>,
     constant_rows: usize,
     content: PartContent,
-    /// Where records of text are numbered.
+    /// Numbers the records of text, if record numbers are wanted.
     numbering: Option<RecordNumbering>,
 }
 
-/// The place of a row of a batch in its file.
+/// Location of a batch's row in its file.
 struct RowLocation {
     offset: u64,
     line: Option<u64>,
     row: Option<u64>,
-    /// A record of a block of text.
+    /// The record in a block of text.
     text_record: Option<(TextBlock, Range<usize>)>,
 }
 
@@ -212,38 +210,38 @@ impl SplitReader {
         };
         reader.next_part()?;
         if reader.remaining_parts.is_empty() {
-            // All of it has been claimed by its reader.
+            // This reader has claimed all of the split.
             drop(SplitTakenGuard(reader.taken_guard.0.take()));
         }
         Ok(reader)
     }
 
-    /// The columns of the batches.
+    /// Returns the schema of the batches.
     pub fn schema(&self) -> &SchemaRef {
         self.assembly.schema()
     }
 
-    /// Whether the start is known rather than guessed.
+    /// Returns true if the start is known rather than guessed.
     pub fn is_start_exact(&self) -> bool {
         self.is_start_exact
     }
 
-    /// Where the first record starts; none for a split without text.
+    /// Returns the start of the first record; none for a split without text.
     pub fn first_record_offset(&self) -> Option<u64> {
         self.stats.first_record_offset
     }
 
-    /// The first record start at or behind the split's end; none before the end is reached.
+    /// Returns the first record start at or behind the split's end; none before the end is reached.
     pub fn next_record_offset(&self) -> Option<u64> {
         self.stats.next_record_offset
     }
 
-    /// What was read and refused so far.
+    /// Returns the statistics so far.
     pub fn stats(&self) -> &SplitStats {
         &self.stats
     }
 
-    /// What was read, with the refused records that [`SplitStats::accept`] counts.
+    /// Returns the statistics, with the rejected records for [`SplitStats::commit_to`].
     pub fn into_stats(self) -> SplitStats {
         self.stats
     }
@@ -256,7 +254,7 @@ impl SplitReader {
                 };
                 let rows = batch.num_rows();
                 if rows > current.constant_rows {
-                    // A small piece is not worth the largest batch.
+                    // A small part is not worth arrays of the maximum batch size.
                     let room = rows.next_power_of_two().min(self.options.batch_rows).max(rows);
                     current.constant_columns = self.assembly.file_constant_columns(
                         &self.source,
@@ -296,7 +294,7 @@ impl SplitReader {
                     Some(block) => self.decode_block(block)?,
                     None => {
                         let end = blocks.position();
-                        // The splits behind this one take what they find for records.
+                        // The following splits would take the header for a record.
                         if *header && !current.is_whole && end < current.file.size() {
                             return Err(Error::Corrupt {
                                 path: current.file.display_name.to_string(),
@@ -306,7 +304,7 @@ impl SplitReader {
                             });
                         }
                         self.stats.next_record_offset = Some(end);
-                        // Rows belong to the piece that they were read from.
+                        // Rows belong to the part from which they were read.
                         if let Some(decoder) = &mut self.decoder {
                             decoder.finish(&mut self.scratch);
                         }
@@ -320,7 +318,7 @@ impl SplitReader {
         }
     }
 
-    /// Ends the current piece and opens the next one.
+    /// Ends the current part and opens the next one.
     fn next_part(&mut self) -> Result<()> {
         if let Some(CurrentPart { content: PartContent::Text { open: Some(open), .. }, .. }) =
             &self.current_part
@@ -417,7 +415,8 @@ impl SplitReader {
         };
         let text = &self.source.spec.text_options;
         let mismatch_is_null = text.mismatch == Some(TypeMismatchPolicy::Null);
-        // Mismatches are counted in all rows, whatever a query's conditions keep and where they are checked.
+        // All rows count their mismatches, whatever the conditions of a query keep and wherever they are
+        // checked.
         let predicates = if mismatch_is_null { Vec::new() } else { found.predicates.clone() };
         let decoder = format.decoder(DecoderSpec {
             dialect: &self.source.dialect,
@@ -440,7 +439,7 @@ impl SplitReader {
         })
     }
 
-    /// Standard input from its beginning; none for a file.
+    /// Returns standard input from its beginning; none for a file.
     fn take_standard_input(
         &self,
         file: &SourceFile,
@@ -470,13 +469,13 @@ impl SplitReader {
         if self.decoder.is_none() || format.needs_file_context() {
             self.decoder = Some(self.new_decoder(file)?);
         }
-        // A file that was cut has a record per line.
+        // A cut file has one record per line.
         let ends = match self.source.record_framing() {
             RecordFraming::Json if !piece.is_whole_file() => self.source.record_grammar().into(),
             ends => ends,
         };
         let has_header = self.source.format.is_delimited() && self.source.dialect.header;
-        // That it can be cut was believed of what is elsewhere, where there is a deadline.
+        // Under a deadline, remote files count as splittable without inspection.
         let is_believed =
             self.source.prober.is_some() && !file.is_local() && !piece.is_whole_file();
         if piece.range.start == 0 {
@@ -487,7 +486,7 @@ impl SplitReader {
             let extent = ReadExtent::Until(piece.range.end);
             let (blocks, open) = open_text_blocks(file, stdin, ends, watch, extent)?;
             self.stats.first_record_offset.get_or_insert(0);
-            // Lines that are skipped may go on behind the split's end, and the header behind them.
+            // Skipped lines may extend beyond the split's end, with the header behind them.
             let is_ours = file.skipped_lines == 0
                 || piece.is_whole_file()
                 || blocks.position() < piece.range.end;
@@ -521,15 +520,14 @@ impl SplitReader {
         self.stats.first_record_offset.get_or_insert(start);
         let input = FileInput::new(open.clone(), start, piece.range.end, watch.clone())
             .with_already_read_bytes(piece.range.start - 1, seen);
-        // What lies before the start was read by the split before this one, but is counted as
-        // this one's.
+        // The previous split's reader reads the bytes before the start, but they count for this split.
         watch.progress.add_bytes(start.min(piece.range.end) - piece.range.start);
         let limit = Some(piece.range.end);
         let blocks = BlockReader::new(Box::new(input), ends, start, limit);
         Ok(PartContent::Text { blocks, open: Some(open), header: false })
     }
 
-    /// Opens a piece that begins in lines that are skipped, or right behind them; the file's header is at `first`.
+    /// Opens a part that begins within skipped lines, or right behind them. The file's header is at `first`.
     fn open_in_skipped_lines(
         &mut self,
         piece: &SplitPart,
@@ -552,7 +550,7 @@ impl SplitReader {
         Ok(PartContent::Text { blocks, open: Some(open), header })
     }
 
-    /// Decodes a block into `ready`, holding what is refused.
+    /// Decodes a block into `ready_batches`, and holds the rejected records.
     fn decode_block(&mut self, block: TextBlock) -> Result<()> {
         let Some(CurrentPart {
             file,
@@ -568,7 +566,7 @@ impl SplitReader {
         };
         let bytes = blocks.block_bytes(block);
         if let Some(fault) = block.fault {
-            // Behind NULs at the end nothing is to be named by a header.
+            // NULs at the end of a file need no header.
             if *header && !fault.is_trailing_nuls() {
                 return Err(no_header_error(file, blocks, block, fault));
             }
@@ -609,7 +607,7 @@ impl SplitReader {
         }
         let out = &mut self.scratch;
         decoder.push(&bytes[at..], out);
-        // Once a batch has rows of several blocks, nothing tells where one of them is.
+        // A batch with rows of several blocks would not show where each row is.
         let may_refuse = self.extractors.iter().any(|(_, opener)| opener.can_reject());
         if may_refuse {
             decoder.finish(out);
@@ -685,14 +683,14 @@ impl SplitReader {
         self.check_held_rejects()
     }
 
-    /// Looks whether what was refused is too much, and hands it over if it is too much to hold.
+    /// Fails if the held records exceed the limit, and hands them over early if they take too much memory.
     fn check_held_rejects(&mut self) -> Result<()> {
         if self.stats.rejected_records.is_empty() {
             return Ok(());
         }
         let rejects = self.options.reject_log.clone();
         if rejects.would_exceed_limit(self.stats.rejected_records.len() as u64) {
-            // They are counted when the split is accepted: it may not be, past a limit.
+            // The log counts them when the split is accepted; beyond a limit it may never be.
             return Err(rejects.limit_exceeded_error(&self.stats.rejected_records));
         }
         if rejects.is_counting_deferred() {
@@ -718,7 +716,7 @@ impl SplitReader {
         Ok(())
     }
 
-    /// Takes over the batches that are full, and counts the rows that are in none.
+    /// Takes the full batches from the decoder, and counts the dropped rows.
     fn take_decoded_batches(&mut self, mut text: Option<TextBlockRows>) -> Result<()> {
         let mut dropped = std::mem::take(&mut self.scratch.filtered_rows);
         if self.assembly.layout_projection().is_ok_and(|layout| layout.drops_all_rows) {
@@ -745,7 +743,7 @@ impl SplitReader {
         self.options.progress.add_rows(dropped);
     }
 
-    /// Opens the records of a batch; rows with a value that is none are left out and refused.
+    /// Extracts the promoted records of a batch; removes and rejects rows with invalid values.
     fn extract_batch_records(
         &mut self,
         batch: RecordBatch,
@@ -760,13 +758,13 @@ impl SplitReader {
         }
         let mut keep = vec![true; batch.num_rows()];
         for (opener, bad) in bad {
-            // A row is refused once, whatever else is wrong with it.
+            // A row is rejected once, whatever other faults it has.
             if keep.get_mut(bad.row).is_some_and(std::mem::take) {
                 self.reject_row(opener, &bad, text.as_deref_mut())?;
             }
         }
         self.check_held_rejects()?;
-        // The other rows are opened once more.
+        // The remaining rows are extracted once more.
         self.extractors.iter_mut().for_each(|(_, opener)| opener.clear_counts());
         let rows: Vec<usize> = (0..keep.len()).filter(|row| keep[*row]).collect();
         let keep = BooleanArray::from(keep);
@@ -783,7 +781,7 @@ impl SplitReader {
         Ok(())
     }
 
-    /// The numbers of the next records that became rows, where they are wanted.
+    /// Returns the numbers of the next records that became rows, if they are wanted.
     fn row_numbers(&mut self, rows: usize) -> Result<Option<ArrayRef>> {
         if !self.assembly.needs_row_numbers() {
             return Ok(None);
@@ -802,7 +800,8 @@ impl SplitReader {
         }))
     }
 
-    /// The records of a batch; and the values that are none, each with its opener.
+    /// Extracts the promoted records of a batch; returns also the invalid values, each with its extractor's
+    /// index.
     fn extract_records(
         &mut self,
         batch: &RecordBatch,
@@ -831,8 +830,8 @@ impl SplitReader {
         Ok((records, bad))
     }
 
-    /// Counts, of the records that were opened last, the keys that no column has and the values that became null because
-    /// they are not of their column's type. `row_of` says which row of the block or batch a record is in.
+    /// Counts the unknown keys and the type mismatches of the records that were extracted last. `row_of` maps
+    /// a record to its row in the block or batch.
     fn count_promoted_fields(
         &mut self,
         mut text: Option<&mut TextBlockRows>,
@@ -860,14 +859,14 @@ impl SplitReader {
         Ok(())
     }
 
-    /// Returns the place that is known, or else the place of a row.
+    /// Returns the known location, or else the location of a row.
     fn first_location(
         &self,
         known: Option<OccurrenceLocation>,
         row: usize,
         text: Option<&mut TextBlockRows>,
     ) -> Result<Option<OccurrenceLocation>> {
-        // Readers go forwards.
+        // Readers advance, so the first location stays the first.
         if known.is_some() {
             return Ok(known);
         }
@@ -880,7 +879,8 @@ impl SplitReader {
         }))
     }
 
-    /// Returns the place of a row: of text in a block, the rows before it aside, else in the last batch.
+    /// Returns the location of a row: within the text block, behind the rows of its previous batches, or
+    /// within the last batch.
     fn row_location(&self, row: usize, text: Option<&mut TextBlockRows>) -> Result<RowLocation> {
         let Some(current) = &self.current_part else {
             return Err(Error::Internal("a row without a file".into()));
@@ -913,7 +913,7 @@ impl SplitReader {
         place.ok_or_else(|| Error::Internal("a row is of no record".into()))
     }
 
-    /// Refuses the row of a value, which is of the batch that was opened last.
+    /// Rejects the row of an invalid value in the batch that was extracted last.
     fn reject_row(
         &mut self,
         opener: usize,
@@ -951,7 +951,7 @@ impl SplitReader {
         Ok(())
     }
 
-    /// Where those records of a block are that become rows: each is read by itself.
+    /// Returns the ranges of those records of a block that become rows, by decoding each record alone.
     fn row_ranges(&self, block: TextBlock, at: usize) -> Result<Vec<Range<usize>>> {
         let Some(CurrentPart { file, content: PartContent::Text { blocks, .. }, .. }) =
             &self.current_part
@@ -975,10 +975,10 @@ impl SplitReader {
         }
     }
 
-    /// Finds out whether the start was guessed rightly, so that what is held can be handed over.
+    /// Verifies the guessed start, so that held records can be handed over.
     ///
     /// # Errors
-    /// Those of reading; and where the guess was wrong an error that is void with all the rest.
+    /// Those of reading; if the guess was wrong, an error that is void like all other results.
     fn verify_start_guess(&mut self) -> Result<()> {
         let mut split = self.split.clone();
         find_exact_boundaries(
@@ -1007,7 +1007,7 @@ impl Iterator for SplitReader {
     }
 }
 
-/// Returns the number of columns of single values in a column of a type.
+/// Returns the number of scalar columns within a type.
 fn leaf_count(data_type: &DataType) -> usize {
     match data_type {
         DataType::Struct(fields) => fields.iter().map(|field| leaf_count(field.data_type())).sum(),
@@ -1016,7 +1016,7 @@ fn leaf_count(data_type: &DataType) -> usize {
     }
 }
 
-/// Another file that shows the column at fault to be of its type.
+/// Returns another file that shows the expected type of the column at fault.
 fn type_witness<'a>(
     source: &'a Source,
     file: &SourceFile,
@@ -1026,15 +1026,14 @@ fn type_witness<'a>(
     let path = fault.column.as_deref()?;
     let fields = &source.columns.fields;
     let place = |name: &str| fields.iter().position(|field| field.name() == name);
-    // Of a nested column the first key of its path.
+    // For a nested column, the first key of its path.
     let place = place(path).or_else(|| place(path.split(['.', '[']).next().unwrap_or(path)))?;
     let other = source.columns.type_witnesses.get(place).copied().flatten()?;
     (other != file.index).then(|| source.files.get(other).map(|file| file.display_name())).flatten()
 }
 
-/// Where files may not differ, every file's header must name the first one's columns, in their
-/// order; where they may, headers are known already, but for that of a file which did not answer when they were
-/// looked at.
+/// Checks a file's header. If files may not differ, it must name the first file's columns in their order. If
+/// they may, headers are known already, except for files that did not respond during inference.
 fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Result<()> {
     let columns = &source.columns;
     let is_unknown =
@@ -1091,7 +1090,7 @@ fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Resul
     })
 }
 
-/// Refuses a file that was cut because others can be, and is read front to back.
+/// Rejects a file that was cut because other files can be, although it must be read front to back.
 fn check_can_be_split(
     format: &dyn TextFormat,
     file: &SourceFile,

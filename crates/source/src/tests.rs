@@ -73,8 +73,8 @@ fn open(folder: &tempfile::TempDir, pattern: &str) -> Result<Arc<Source>> {
     Source::open(&spec(folder, pattern)).map(Arc::new)
 }
 
-/// All rows, splits read and verified in order as a runner does it; and how many splits had
-/// to be read again.
+/// Reads all rows; reads and verifies the splits in order, as a runner does. Also returns the number of
+/// splits that were read again.
 fn read(source: &Arc<Source>, target: u64, options: &ReadOptions) -> Result<(Rows, usize)> {
     read_splits(source, source.splits_with_target_bytes(target, &mut |_, _| true)?, options)
 }
@@ -292,7 +292,7 @@ fn speculative_boundaries_on_ordinary_data_are_right() {
     assert_eq!(again, 0);
 }
 
-/// Several splits begin within a long record, and more than one has been through what is left of it.
+/// Several splits begin within a long record, and more than one reads through the rest of it.
 #[test]
 fn splits_within_a_long_record_start_after_it() {
     let text = "x, \"\" and more\n".repeat(400_000);
@@ -306,7 +306,7 @@ fn splits_within_a_long_record_start_after_it() {
         let source = open(&folder, "a.csv").unwrap();
         let (found, again) = read(&source, target, &ReadOptions::default()).unwrap();
         assert_eq!((found.len(), again), (40, 0), "{target}");
-        // What is known from the first reading serves the second.
+        // Boundaries found by the first reading serve the second.
         let (found, again) = read(&source, target, &ReadOptions::default()).unwrap();
         assert_eq!((found.len(), again), (40, 0), "{target}");
     }
@@ -582,7 +582,7 @@ fn a_single_row_group_is_several_splits() {
             assert_eq!((progress.rows_done(), progress.bytes_done()), (ROWS as u64, size));
         }
     }
-    // Statistics are the row group's.
+    // Statistics belong to the row group.
     assert!(source.splits_with_pruning(&mut |_, group| group != 0).unwrap().is_empty());
     let third = &source.splits_with_target_bytes(1, &mut |_, _| true).unwrap()[2];
     assert_eq!(third.parts[0].file_row_number(5), (150_006, 0));
@@ -653,7 +653,7 @@ fn selective_parquet_predicates_are_evaluated_before_other_columns() {
             ],
             |row, _, _| row >= 199_000 && row % 5000 != 4999,
         ),
-        // Few at the beginning, all at the end.
+        // Few matching rows at the beginning, only matching rows at the end.
         (
             vec![(3, is(ComparisonOperator::Greater, PredicateConstant::Int(100_000)))],
             |row, _, _| row > 100_000,
@@ -682,7 +682,7 @@ fn selective_parquet_predicates_are_evaluated_before_other_columns() {
                 found.extend(reader.by_ref().flat_map(|batch| rows_of(&batch.unwrap())));
                 counted += reader.stats().rows;
             }
-            // A reader may leave others in.
+            // A reader may keep rows that do not match.
             found.retain(|row| {
                 expected.binary_search_by_key(&number(&row[3]), |row| number(&row[3])).is_ok()
             });
@@ -772,7 +772,7 @@ fn damaged_parquet_files_are_errors_and_never_panics() {
     for cut in [0, 3, 8, whole.len() / 2, whole.len() - 1] {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let error = open(&folder, url).unwrap_err();
-        // What is empty is not damaged.
+        // An empty file is not damaged.
         let is_told = match cut {
             0 => matches!(error, Error::Usage { .. }),
             _ => matches!(error, Error::Corrupt { .. }),
@@ -803,7 +803,7 @@ fn rejects(allowed: &str, folder: Option<&tempfile::TempDir>) -> ReadOptions {
 #[test]
 fn rejected_csv_records_are_located_explained_and_written_to_the_reject_file() {
     let mut file = String::from("id,x,name\n");
-    // Enough good records that the bad ones are beyond the sample.
+    // Enough valid records that the malformed ones are beyond the sample.
     for id in 0..60_000 {
         file.push_str(&format!("{id},{id}.5,name {id}\n"));
     }
@@ -864,7 +864,7 @@ fn rejected_csv_records_are_located_explained_and_written_to_the_reject_file() {
     let message = user_message(error);
     assert!(message.contains("6 malformed records, 0.005% allowed"), "{message}");
 
-    // A column that is not read is not checked; records of the wrong width still are refused.
+    // A column that is not read is not checked; records of the wrong width are still rejected.
     let options = ReadOptions { projection: Some(vec![2]), ..rejects("4", None) };
     assert_eq!(read(&source, 1 << 20, &options).unwrap().0.len(), 60_004);
 }
@@ -897,7 +897,7 @@ fn integers_after_the_sample_are_exact_or_rejected() {
             assert!(error.contains(part), "{part}: {error}");
         }
     }
-    // Who says DOUBLE gets the nearest one.
+    // A declared DOUBLE takes the nearest value.
     let declared = SourceSpec {
         declared_schema: Some(Arc::new(Schema::new(late.schema().fields().clone()))),
         ..spec(&folder, "late.json")
@@ -929,7 +929,7 @@ fn json_integers_among_fractions_are_exact_or_rejected() {
         ("{\"s\":{\"n\":1e400}}", "s.n", "1e400", &["'s TEXT'"]),
         ("{\"l\":[1e-400]}", "l[0]", "1e-400", &["'l TEXT'"]),
     ] {
-        // Within the sample and behind it.
+        // Within the sample and after it.
         for before in [1, 20_000] {
             let data = format!("{}{line}\n{fraction}", fraction.repeat(before));
             let data = folder(&[("a.json", data.as_bytes())]);
@@ -978,7 +978,7 @@ fn json_integers_among_fractions_are_exact_or_rejected() {
             message(read(&open(&data, "dots.json").unwrap(), 1 << 30, &ReadOptions::default()));
         assert!(error.contains(reason) && error.contains(hint), "{error}");
     }
-    // Who says what the column is gets that.
+    // A declared type is used.
     for (schema, expected) in [
         (DataType::Float64, ["1.8446744073709552e19", "1.8446744073709552e19", "-1.0"]),
         (DataType::Utf8View, ["18446744073709551615", "18446744073709551614", "-1"]),
@@ -1123,7 +1123,7 @@ fn compressed(kind: &str, bytes: &[u8]) -> Vec<u8> {
             encoder.finish().unwrap()
         }
         "zst" => {
-            // With a checksum, as the zstd command has it.
+            // With a checksum, as the zstd command writes it.
             let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
             encoder.include_checksum(true).unwrap();
             encoder.write_all(bytes).unwrap();
@@ -1142,7 +1142,7 @@ fn compressed(kind: &str, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Rows that do not compress to nothing.
+/// Rows that compress poorly.
 fn noise(rows: u64) -> String {
     let mut state = 1u64;
     (0..rows)
@@ -1230,7 +1230,7 @@ fn a_truncated_or_corrupt_compressed_file_is_an_error_with_its_offset() {
         std::fs::write(&path, b"\0\x01a,b\n1,2\n3,4\n5,6\n").unwrap();
         let error = open(&data, &name).unwrap_err();
         assert!(user_message(error).contains("not a valid"), "{kind}");
-        // Text is text, whatever its name says.
+        // Text is read as text, whatever its name says.
         std::fs::write(&path, b"a,b\n1,2\n").unwrap();
         let rows = read(&open(&data, &name).unwrap(), 1, &ReadOptions::default()).unwrap().0;
         assert_eq!(rows.len(), 1, "{kind}");
@@ -1389,7 +1389,7 @@ fn a_users_schema_overrides_types_by_name() {
         assert_eq!(source.schema().field(1).data_type(), &DataType::Utf8);
         assert_eq!(rows(&source), text(&[&["1", "2"]]));
         spec.declared_schema = schema(&[("idd", DataType::Utf8)]);
-        // Any key may come behind the sample; a header is whole.
+        // Any key may appear after the sample; a header is complete.
         match file {
             "a.csv" => assert!(message(Source::open(&spec)).contains("did you mean `id`")),
             _ => assert_eq!(Source::open(&spec).unwrap().schema().fields().len(), 3),
@@ -1473,7 +1473,7 @@ fn length_prefixed_syslog_is_read_in_one_split() {
         assert_eq!(source.splits_with_target_bytes(target, &mut |_, _| true).unwrap().len(), 1);
         assert_eq!(read(&source, target, &options("0")).unwrap().0, expected);
     }
-    // A record that is shorter than its count is refused, and no other.
+    // A record that is shorter than its length prefix is rejected, and no other.
     let (found, _) = read(&of("cut.log", octets), 1 << 20, &options("1")).unwrap();
     assert_eq!(found, expected[..199]);
     assert!(read(&of("cut.log", octets), 1 << 20, &options("0")).is_err());

@@ -1,15 +1,14 @@
-//! Bytes in blocks that hold whole records.
+//! Cuts a byte stream into blocks of whole records.
 //!
-//! One buffer is filled by large reads; the records that end in it are handed out as one
-//! slice, and the beginning of the next record is moved to the front before the next read.
-//! A record larger than the buffer makes it grow, up to [`RECORD_BYTES_MAX`]. Of a larger one the
-//! beginning is handed out ([`BlockFault::TooLarge`]), for whoever refuses it, and the rest is passed
-//! over without being kept.
+//! Large reads fill one buffer. The reader returns the records that end in the buffer as one slice, and moves
+//! the beginning of the next record to the front before the next read. A larger record makes the buffer grow,
+//! up to [`RECORD_BYTES_MAX`]. Of a record beyond that size the reader returns only the beginning, as a fault
+//! ([`BlockFault::TooLarge`]), and skips the rest without keeping it.
 //!
-//! A power failure leaves files whose end was allocated and never written: NUL bytes up to the end, behind
-//! a whole record or within one. They are handed out by themselves ([`BlockFault::Nuls`]) and are refused as
-//! one malformed record, which has a place and is counted: nobody knows what should stand there, so a total
-//! without it must not look whole.
+//! A power failure leaves files whose end was allocated and never written: NUL bytes up to the end, behind a
+//! whole record or within one. The reader returns them as a block of their own
+//! ([`BlockFault::TrailingNuls`]), which is rejected as one malformed record. It has an offset and is
+//! counted: nobody knows the lost records, so a total without them must not look complete.
 //!
 //! ```text
 //!   buffer  [ spent │ block: whole records │ begun record │ free ]
@@ -26,37 +25,38 @@ use tidemill_text::syslog::SyslogFramer;
 use super::byte_input::ByteInput;
 use super::error::{Error, Result};
 
-/// One read, and so one block. From 256 KiB to 4 MiB, over a file in the page cache, CSV showed
-/// no difference beyond noise; JSON, whose decoder holds several times its input, took about
-/// twice as long at 4 MiB as at 1 MiB or less.
+/// Size of one read, and so of one block, in bytes. CSV from the page cache showed no difference beyond noise
+/// from 256 KiB to 4 MiB. JSON, whose decoder holds several times its input, took about twice as long at 4
+/// MiB as at 1 MiB or less.
 pub(crate) const READ_BYTES: usize = 256 << 10;
-/// Maximum count of columns whose records are read in full reads; a read of records with more columns is smaller.
+/// Maximum number of columns for which reads have their full size; a read of records with more columns is
+/// smaller.
 const COLUMNS_PER_FULL_READ: usize = 128;
 /// Minimum size of a read of records with many columns, in bytes.
 const READ_BYTES_MIN: usize = 4 << 10;
-/// The largest record.
+/// Maximum size of a record, in bytes.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
-/// What is handed out of a larger one: enough for the copy that is kept of a refused record, and
-/// one byte that tells that there is more.
+/// Size of the block returned for a larger record: enough for the copy of a rejected record, and one byte
+/// that shows that the record goes on.
 const OVERSIZED_PREFIX_BYTES: usize = super::reject_log::REJECT_COPY_BYTES_MAX + 1;
-/// Behind a range's end only the rest of one record is wanted …
+/// Maximum size of a read behind a range's end, where only the rest of one record is wanted.
 const TAIL_READ_BYTES_MAX: usize = 64 << 10;
-/// … of which a quarter of a small range is read at first, but no less than this.
+/// Minimum size of that read; a small range reads a quarter of its length.
 const TAIL_READ_BYTES_MIN: usize = 1 << 10;
 
-/// What is wrong with a record that is beyond [`RECORD_BYTES_MAX`].
+/// Returns the reason for rejecting a record beyond [`RECORD_BYTES_MAX`].
 pub(crate) fn record_too_large_reason() -> String {
     format!("the record is larger than {} MiB", RECORD_BYTES_MAX >> 20)
 }
 
-/// What says where a record ends.
+/// The rule that determines where a record ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordFraming {
-    /// A line end, by the rules of a grammar.
+    /// A line end, according to a grammar.
     Lines(RecordGrammar),
-    /// The count of its bytes, which it begins with.
+    /// A byte count at the beginning of each record.
     LengthPrefixes,
-    /// A line end, or else the rules of JSON: the first record tells.
+    /// A line end or the rules of JSON; the first record decides which.
     Json,
 }
 
@@ -66,7 +66,7 @@ impl From<RecordGrammar> for RecordFraming {
     }
 }
 
-/// Finds where records end.
+/// Finds the ends of records.
 enum RecordEndFinder {
     Lines(RecordCutter),
     LengthPrefixes(SyslogFramer),
@@ -77,7 +77,7 @@ impl RecordEndFinder {
         match ends {
             RecordFraming::Lines(grammar) => RecordEndFinder::Lines(RecordCutter::new(grammar)),
             RecordFraming::LengthPrefixes => RecordEndFinder::LengthPrefixes(SyslogFramer::new()),
-            // Unless the layout turns out to be another.
+            // Lines, until the detected layout is another.
             RecordFraming::Json => RecordEndFinder::Lines(RecordCutter::new(RecordGrammar::LINES)),
         }
     }
@@ -96,7 +96,7 @@ impl RecordEndFinder {
         }
     }
 
-    /// Where a cutter of lines stands.
+    /// Returns the state of the line cutter.
     fn state(&self) -> CutterState {
         match self {
             RecordEndFinder::Lines(cutter) => cutter.state(),
@@ -104,34 +104,34 @@ impl RecordEndFinder {
         }
     }
 
-    /// Whether a last record may be given a line end that it lacks: what is counted would
-    /// seem to be whole by it.
+    /// Returns true if a last record without a line end may get one. A length-prefixed record would look
+    /// complete by it.
     fn can_append_line_end(&self) -> bool {
         matches!(self, RecordEndFinder::Lines(_))
     }
 }
 
-/// JSON records that are no lines, and the lines that are made of them.
+/// JSON values that are not one per line, and their copies rewritten as lines.
 struct JsonSequence {
     scanner: RecordScanner,
-    /// Offsets in the input of records that are whole and have not been handed out.
+    /// Offsets in the input of whole records that were not returned yet.
     pending_records: Vec<Range<u64>>,
-    /// The records of the last block, a line each.
+    /// The records of the last block, one per line.
     lines: Vec<u8>,
-    /// Per line, where it begins among the lines, and the record's place in the buffer.
+    /// For each line its start in `lines`, and the record's range in the buffer.
     line_positions: Vec<(usize, Range<usize>)>,
-    /// The input's path, as messages show it.
+    /// Path of the input, for messages.
     path: Arc<str>,
 }
 
-/// Maximum count of records in a block of a sequence.
+/// Maximum number of records in a block of a sequence.
 const SEQUENCE_RECORDS_MAX: usize = 1 << 16;
-/// Up to so many bytes, the layout of JSON is looked for whenever more of it comes …
+/// Up to this size, each read triggers another layout detection of JSON.
 const LAYOUT_CHECK_BYTES: usize = 64 << 10;
 
 impl JsonSequence {
-    /// Makes lines of the records that end before the end of the buffer, whose first byte has this offset; returns
-    /// where the records are in the buffer.
+    /// Rewrites the pending records as lines. `base` is the input offset of the buffer's first byte; all
+    /// records end within the buffer. Returns the range of the records in the buffer.
     fn write_lines(&mut self, buffer: &[u8], base: u64) -> Range<usize> {
         self.lines.clear();
         self.line_positions.clear();
@@ -146,7 +146,7 @@ impl JsonSequence {
                 self.lines.push(json::MISSING_COMMA_MARKER);
             }
             self.lines.extend_from_slice(&buffer[place.clone()]);
-            // A line end is white space within a record, and is refused in a string, as the other one is.
+            // Within a record a line end is white space, and either line end is invalid in a string.
             let mut line = &mut self.lines[start..];
             while let Some(at) = memchr::memchr(b'\n', line) {
                 line[at] = b'\r';
@@ -161,7 +161,7 @@ impl JsonSequence {
         }
     }
 
-    /// The place in the buffer of a byte of the lines; of a line end, the end of its record.
+    /// Returns the buffer position of a byte of the lines; a line end maps to the end of its record.
     fn buffer_position(&self, at: usize) -> usize {
         let line = self.line_positions.partition_point(|(start, _)| *start <= at).saturating_sub(1);
         self.line_positions
@@ -170,35 +170,35 @@ impl JsonSequence {
     }
 }
 
-/// The longest line that says what stands between fields, its end included: `"sep=;"`.
+/// Maximum length of a line that declares the field separator, with its line end: `"sep=;"`.
 const SEPARATOR_LINE_BYTES_MAX: usize = 9;
 
-/// What the line that a text begins with says of what stands between fields, and how long it is.
+/// Returns the separator that a text's first line declares, and the length of that line.
 fn parse_separator_line(text: &[u8]) -> Option<(u8, usize)> {
     let is_quoted = text.starts_with(b"\"");
     let rest = text.strip_prefix(b"\"").unwrap_or(text).strip_prefix(b"sep=")?;
     let (&separator, rest) = rest.split_first()?;
     let rest = if is_quoted { rest.strip_prefix(b"\"")? } else { rest };
     let rest = rest.strip_prefix(b"\r").unwrap_or(rest).strip_prefix(b"\n")?;
-    // A letter or a digit is a value, and the line a record.
+    // A letter or a digit would be a value, and the line a record.
     let may_separate = separator == b'\t' || separator == b' ' || separator.is_ascii_punctuation();
     (may_separate && separator != b'"').then_some((separator, text.len() - rest.len()))
 }
 
-/// The fault of a record that no decoder is given.
+/// The fault of a record that is rejected without decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockFault {
-    /// It is larger than [`RECORD_BYTES_MAX`]; the block is its beginning.
+    /// The record is larger than [`RECORD_BYTES_MAX`]; the block is its beginning.
     TooLarge {
-        /// True if its first [`RECORD_BYTES_MAX`] end in a run of NUL bytes.
+        /// True if its first [`RECORD_BYTES_MAX`] bytes end in a run of NUL bytes.
         ends_in_nuls: bool,
     },
-    /// The input ends in NUL bytes, so many; the block is the record that they cut off, if there is one.
+    /// The input ends in this many NUL bytes; the block is the record that they cut off, if any.
     TrailingNuls(u64),
 }
 
 impl BlockFault {
-    /// Describes the fault of a record of which `record_bytes` bytes are there.
+    /// Describes the fault of a record, of which `record_bytes` bytes are available.
     pub(crate) fn reason(self, record_bytes: usize) -> String {
         match self {
             BlockFault::TooLarge { ends_in_nuls: true } => {
@@ -221,15 +221,15 @@ impl BlockFault {
         matches!(self, BlockFault::TrailingNuls(_))
     }
 
-    /// Returns whether it ends in NUL bytes, as far as it was looked at.
+    /// Returns true if the record ends in NUL bytes, as far as it was read.
     pub(crate) fn ends_in_nuls(self) -> bool {
         matches!(self, BlockFault::TrailingNuls(_) | BlockFault::TooLarge { ends_in_nuls: true })
     }
 }
 
-/// Returns where NUL bytes begin that end an input, if all before them is without any: where a record has some of its
-/// own, they are data, as in a list that `find -print0` writes. So is a single one behind a record, as a list of one
-/// entry ends.
+/// Returns the position of the NUL bytes that end an input, if no NUL precedes them. NULs within records are
+/// data, as in a list that `find -print0` writes. So is a single NUL behind a record, because a list of one
+/// entry ends with it.
 fn find_nul_tail(rest: &[u8]) -> Option<usize> {
     let data = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let (data_bytes, nuls) = rest.split_at_checked(data)?;
@@ -240,58 +240,58 @@ fn find_nul_tail(rest: &[u8]) -> Option<usize> {
     (is_tail && memchr::memchr(0, data_bytes).is_none()).then_some(data)
 }
 
-/// Whole records and where they stand.
+/// A block of whole records, with its position in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TextBlock {
     /// Offset of the first byte in the uncompressed file.
     pub(crate) offset: u64,
-    /// The line of the first byte, the first line being 1, where lines are counted.
+    /// Line number of the first byte, counted from 1; none if lines are not counted.
     pub(crate) line: Option<u64>,
-    /// Whether the input ended inside quotes, in this block's last record.
+    /// True if the input ended inside quotes, in this block's last record.
     pub(crate) is_unclosed: bool,
-    /// The fault of a record that no decoder is given.
+    /// The fault of a record that is rejected without decoding.
     pub(crate) fault: Option<BlockFault>,
-    /// True if its bytes are lines that were made of the records.
+    /// True if the block's bytes are records rewritten as lines.
     is_rewritten: bool,
     start: usize,
     end: usize,
 }
 
-/// What is read behind the limit of a range of so many bytes, for the end of its last record.
+/// Returns the size of a read behind the limit of a range of `length` bytes, for the end of its last record.
 pub(crate) fn tail_read_bytes(length: usize) -> usize {
     (length / 4).clamp(TAIL_READ_BYTES_MIN, TAIL_READ_BYTES_MAX)
 }
 
-/// Cuts an input into [`Block`]s.
+/// Cuts an input into [`TextBlock`]s.
 pub(crate) struct BlockReader {
     input: Box<dyn ByteInput>,
     end_finder: RecordEndFinder,
-    /// The scanner that finds records in JSON that is no lines; the cutter finds them elsewhere.
+    /// Scanner for JSON that is not one value per line; `end_finder` finds all other records.
     sequence: Option<JsonSequence>,
     buffer: Vec<u8>,
-    /// Start of what has not been handed out.
+    /// Start of the bytes that were not returned yet.
     start: usize,
     filled: usize,
-    /// Up to where the cutter has looked.
+    /// End of the bytes that the end finder has inspected.
     scanned_end: usize,
     /// Offset of `buffer[0]` in the uncompressed input.
     buffer_offset: u64,
-    /// Records that start at or behind this offset are not ours.
+    /// Records that start at or behind this offset belong to the next range.
     limit: Option<u64>,
     line: Option<u64>,
-    /// What a first line that was skipped says of what stands between fields.
+    /// Field separator that a skipped first line declares.
     declared_separator: Option<u8>,
-    /// What one read asks for, and one behind the limit.
+    /// Sizes of a read before and behind the limit.
     read_bytes: usize,
     tail_read_bytes: usize,
-    /// Whether the rest of a record is passed over before anything else.
+    /// True if the rest of an oversized record is skipped before anything else.
     is_skipping_record: bool,
     has_input_ended: bool,
     is_done: bool,
 }
 
 impl BlockReader {
-    /// Blocks of `input`, whose first byte is at `offset` and starts a record, up to the
+    /// Creates a reader for `input`, whose first byte is at `offset` and starts a record. It ends before the
     /// first record that starts at or behind `limit`.
     pub(crate) fn new(
         input: Box<dyn ByteInput>,
@@ -321,31 +321,32 @@ impl BlockReader {
         }
     }
 
-    /// Counts lines from here on, the next byte being in line `line`: for inputs that cannot
-    /// be read a second time to find a line's number.
+    /// Counts lines from the next byte on, which is in line `line`. For inputs that cannot be read again to
+    /// find a line number.
     pub(crate) fn enable_line_counting(&mut self, line: u64) {
         self.line = Some(line);
     }
 
-    /// Reads less at once than usual: only the first records are wanted.
+    /// Sets the size of a read, for callers that want only the first records.
     pub(crate) fn set_read_bytes(&mut self, bytes: usize) {
         self.read_bytes = bytes;
     }
 
-    /// Makes blocks of records with many columns smaller: a short record has a value, or a null, in each of them, and all
-    /// rows of a block are in memory at once.
+    /// Makes blocks smaller for records with many columns: even a short record has a value or a null in each
+    /// column, and all rows of a block are in memory at once.
     pub(crate) fn limit_read_for_columns(&mut self, columns: usize) {
         let bytes = READ_BYTES / columns.div_ceil(COLUMNS_PER_FULL_READ).max(1);
         self.read_bytes = self.read_bytes.min(bytes.max(READ_BYTES_MIN));
     }
 
-    /// The offset of the first byte that has not been handed out: at the end, the first
-    /// record start at or behind the limit.
+    /// Returns the offset of the first byte that was not returned yet. At the end it is the first record
+    /// start at or behind the limit.
     pub(crate) fn position(&self) -> u64 {
         self.buffer_offset + self.start as u64
     }
 
-    /// A block's bytes, records with a line end each; valid until the next block is asked for.
+    /// Returns a block's bytes, with a line end after each record. Valid until the next call of
+    /// [`next_block`](Self::next_block).
     pub(crate) fn block_bytes(&self, block: TextBlock) -> &[u8] {
         match &self.sequence {
             Some(sequence) if block.is_rewritten => &sequence.lines,
@@ -353,7 +354,7 @@ impl BlockReader {
         }
     }
 
-    /// The place in the buffer of a byte of a block, and of the end of its bytes.
+    /// Returns the buffer position of a byte of a block, or of the end of its bytes.
     fn buffer_position(&self, block: TextBlock, at: usize) -> usize {
         match &self.sequence {
             Some(sequence) if block.is_rewritten => sequence.buffer_position(at),
@@ -361,12 +362,12 @@ impl BlockReader {
         }
     }
 
-    /// The offset in the input of a byte of a block.
+    /// Returns the input offset of a byte of a block.
     pub(crate) fn input_offset(&self, block: TextBlock, at: usize) -> u64 {
         self.buffer_offset + self.buffer_position(block, at) as u64
     }
 
-    /// The line ends of the input between two bytes of a block.
+    /// Returns the number of the input's line ends between two bytes of a block.
     pub(crate) fn count_line_ends(&self, block: TextBlock, between: Range<usize>) -> u64 {
         let start = if between.start == 0 {
             block.start
@@ -378,7 +379,7 @@ impl BlockReader {
         memchr::memchr_iter(b'\n', bytes).count() as u64
     }
 
-    /// A record of a block as it is in the input.
+    /// Returns a record of a block as the input has it.
     pub(crate) fn original_record(&self, block: TextBlock, record: Range<usize>) -> &[u8] {
         if !block.is_rewritten {
             return self.block_bytes(block).get(record).unwrap_or_default();
@@ -390,7 +391,7 @@ impl BlockReader {
         self.buffer.get(self.buffer_position(block, record.start)..end).unwrap_or_default()
     }
 
-    /// Finds out how the JSON is laid out that comes, behind what was skipped. Must come before the first block.
+    /// Detects the layout of the JSON behind the skipped bytes. Must be called before the first block.
     ///
     /// # Errors
     /// Those of the input.
@@ -398,7 +399,7 @@ impl BlockReader {
         let mut looked_at = 0;
         loop {
             let head = &self.buffer[self.start.min(self.filled)..self.filled];
-            // Each look at a long first record scans all of it.
+            // Each detection scans all of a long first record, so detections become rarer as it grows.
             let step = if head.len() < LAYOUT_CHECK_BYTES { 1 } else { head.len() / 8 };
             if head.len() >= looked_at + step
                 || self.has_input_ended
@@ -424,8 +425,8 @@ impl BlockReader {
         Ok(())
     }
 
-    /// Takes the first bytes of the input if they are there, without cutting: a byte-order
-    /// mark, say. Must come before the first block.
+    /// Returns up to `count` bytes from the beginning of the input without consuming them, such as a
+    /// byte-order mark. Must be called before the first block.
     pub(crate) fn peek(&mut self, count: usize) -> Result<&[u8]> {
         while self.filled < count && !self.has_input_ended {
             self.fill_buffer()?;
@@ -433,19 +434,20 @@ impl BlockReader {
         Ok(&self.buffer[..self.filled.min(count)])
     }
 
-    /// All that was read and not handed out.
+    /// Returns all bytes that were read and not returned yet.
     pub(crate) fn buffered_bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.filled]
     }
 
-    /// Skips bytes that [`peek`](Self::peek) has shown.
+    /// Skips bytes that [`peek`](Self::peek) returned.
     pub(crate) fn skip_bytes(&mut self, count: usize) {
         self.start += count;
         self.scanned_end = self.start;
     }
 
-    /// Skips a first line that says what stands between fields, as spreadsheets write and read it
-    /// (`sep=;`), behind `mark` bytes of a byte-order mark. Must come before the first block.
+    /// Reads a first line that declares the field separator (`sep=;`), as spreadsheets write it, behind
+    /// `mark` bytes of a byte-order mark. Returns the length of the line, or 0. Must be called before the
+    /// first block.
     pub(crate) fn read_separator_line(&mut self, mark: usize) -> Result<usize> {
         let head = self.peek(mark + SEPARATOR_LINE_BYTES_MAX)?;
         let Some((separator, used)) = parse_separator_line(head.get(mark..).unwrap_or_default())
@@ -459,13 +461,13 @@ impl BlockReader {
         Ok(used)
     }
 
-    /// Skips lines, whatever is in them; fewer where the input ends before. A line ends in `\n`, `\r\n` or a lone `\r`.
-    /// Must come before the first block.
+    /// Skips lines whatever they contain; fewer if the input ends earlier. A line ends in `\n`, `\r\n` or a
+    /// lone `\r`. Must be called before the first block.
     ///
     /// # Errors
     /// Those of the input.
     pub(crate) fn skip_lines(&mut self, mut lines: u64) -> Result<()> {
-        // A line feed right behind belongs to the line that was skipped last.
+        // A line feed right behind `\r` belongs to the line that was skipped last.
         let mut is_behind_cr = false;
         while lines > 0 || is_behind_cr {
             if self.start == self.filled {
@@ -500,8 +502,8 @@ impl BlockReader {
         Ok(())
     }
 
-    /// Leaves the first record to another range if it begins at or behind the limit, as it may behind lines that were
-    /// skipped. Must come before the first block.
+    /// Leaves the first record to the next range if it begins at or behind the limit, which can happen behind
+    /// skipped lines. Must be called before the first block.
     pub(crate) fn stop_at_limit(&mut self) {
         self.is_done = self.limit.is_some_and(|limit| self.position() >= limit);
     }
@@ -513,12 +515,12 @@ impl BlockReader {
         }
     }
 
-    /// What a first line says of what stands between fields.
+    /// Returns the field separator that the first line declares.
     pub(crate) fn declared_separator(&self) -> Option<u8> {
         self.declared_separator
     }
 
-    /// The next block, or none after the last.
+    /// Returns the next block; none after the last.
     ///
     /// # Errors
     /// Those of the input.
@@ -552,7 +554,7 @@ impl BlockReader {
                         ..block
                     }));
                 }
-                // The decoders end a record at its line end, so the last one gets one.
+                // Decoders end a record at its line end, so the last record gets one.
                 if self.buffer[self.filled - 1] != b'\n' && self.end_finder.can_append_line_end() {
                     if self.filled == self.buffer.len() {
                         self.buffer.push(0);
@@ -564,7 +566,7 @@ impl BlockReader {
                 }
                 return Ok(Some(self.emit_block(self.filled, unclosed)));
             }
-            // All of it has been looked at, and its end is not there.
+            // The whole record so far was inspected, and its end is not there.
             if self.filled - self.start > RECORD_BYTES_MAX {
                 self.is_skipping_record = true;
                 let (offset, line) = (self.position(), self.line);
@@ -585,10 +587,10 @@ impl BlockReader {
         }
     }
 
-    /// The next records of a sequence.
+    /// Returns the next block of JSON values.
     ///
     /// # Errors
-    /// Those of the input, and [`Error::Corrupt`] for an array that is broken off.
+    /// Those of the input, and [`Error::Corrupt`] for an array that ends early.
     fn next_sequence_block(&mut self) -> Result<Option<TextBlock>> {
         loop {
             let Some(sequence) = self.sequence.as_mut().filter(|_| !self.is_done) else {
@@ -613,12 +615,12 @@ impl BlockReader {
                     hint: Some("it may have been cut short; fetch or write it again".into()),
                 });
             }
-            // The rest of a record that was too large.
+            // The first record is the rest of an oversized one.
             if self.is_skipping_record && !records.is_empty() {
                 records.remove(0);
                 self.is_skipping_record = false;
             }
-            // Records that begin at or behind the limit are not ours.
+            // Records that begin at or behind the limit belong to the next range.
             if let Some(limit) = self.limit {
                 let ours = records.partition_point(|record| record.start < limit);
                 self.is_done |= ours < records.len();
@@ -635,7 +637,7 @@ impl BlockReader {
                     start.filter(|_| is_last).and_then(|start| self.emit_trailing_nuls(start));
                 return Ok(Some(nuls.unwrap_or_else(|| self.emit_sequence_lines())));
             }
-            // Whatever else was scanned is between records, but for one that has begun.
+            // All other scanned bytes lie between records, except for one that has begun.
             let begun = scanner.begun_record_offset().filter(|_| !self.is_skipping_record);
             let begun = begun
                 .and_then(|start| usize::try_from(start.checked_sub(self.buffer_offset)?).ok());
@@ -664,7 +666,8 @@ impl BlockReader {
         }
     }
 
-    /// Hands out the last record of a sequence, which begins at `start` in the buffer, if the input ends in NUL bytes.
+    /// Returns the last record of a sequence, which begins at `start` in the buffer, if the input ends in NUL
+    /// bytes.
     fn emit_trailing_nuls(&mut self, start: usize) -> Option<TextBlock> {
         let rest = self.buffer.get(start..self.filled)?;
         let (data, bytes) = (find_nul_tail(rest)?, rest.len());
@@ -674,7 +677,7 @@ impl BlockReader {
         Some(TextBlock { fault: Some(BlockFault::TrailingNuls((bytes - data) as u64)), ..block })
     }
 
-    /// Hands out the records of a sequence that are whole.
+    /// Returns the whole records of a sequence as a block.
     fn emit_sequence_lines(&mut self) -> TextBlock {
         let place = match &mut self.sequence {
             Some(sequence) => sequence.write_lines(&self.buffer[..self.filled], self.buffer_offset),
@@ -694,7 +697,7 @@ impl BlockReader {
         block
     }
 
-    /// Goes on to a place in the buffer, counting lines.
+    /// Advances to a position in the buffer, and counts lines.
     fn advance_to(&mut self, to: usize) {
         if let (Some(line), Some(bytes)) = (&mut self.line, self.buffer.get(self.start..to)) {
             *line += memchr::memchr_iter(b'\n', bytes).count() as u64;
@@ -702,7 +705,7 @@ impl BlockReader {
         self.start = self.start.max(to);
     }
 
-    /// Passes over the rest of a record whose beginning fills the buffer.
+    /// Skips the rest of a record whose beginning fills the buffer.
     fn skip_oversized_rest(&mut self) -> Result<()> {
         self.is_skipping_record = false;
         loop {
@@ -728,7 +731,7 @@ impl BlockReader {
         }
     }
 
-    /// Empties the buffer, all of which is spent.
+    /// Empties the buffer, all of which is consumed.
     fn clear_consumed_buffer(&mut self) {
         self.buffer_offset += self.filled as u64;
         (self.start, self.filled, self.scanned_end) = (0, 0, 0);
@@ -736,7 +739,7 @@ impl BlockReader {
         self.buffer.shrink_to_fit();
     }
 
-    /// What to do about a record that is too large.
+    /// Returns the hint for a record that is too large.
     pub(crate) fn too_large_hint(&self) -> &'static str {
         match self.end_finder.state() {
             CutterState::Quoted | CutterState::Escaped | CutterState::QuoteInQuoted => {
@@ -768,10 +771,10 @@ impl BlockReader {
         block
     }
 
-    /// Looks at what was not looked at yet; the end of the last record that is whole and ours.
+    /// Inspects the new bytes and returns the end of the last whole record of this range.
     fn find_block_end(&mut self) -> Option<usize> {
-        // A record that ends exactly at the limit is followed by one that is not ours, so
-        // its end may be found from one byte before the limit on.
+        // A record that ends exactly at the limit is followed by one of the next range, so its end may be
+        // found from one byte before the limit on.
         let last_chance = self.limit.map(|limit| {
             usize::try_from(limit.saturating_sub(self.buffer_offset).saturating_sub(1))
                 .unwrap_or(usize::MAX)
@@ -798,7 +801,7 @@ impl BlockReader {
         found
     }
 
-    /// Reads more behind what is there.
+    /// Reads more bytes behind the buffered ones.
     fn fill_buffer(&mut self) -> Result<()> {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.filled, 0);
@@ -812,8 +815,8 @@ impl BlockReader {
             Some(limit) if end >= limit => self.tail_read_bytes.max(self.filled),
             Some(limit) => {
                 let left = usize::try_from(limit - end).unwrap_or(usize::MAX);
-                // The last record's end in the same read, where there is room: one read, and one block, of a small
-                // range.
+                // Includes the last record's end in the same read if there is room: one read, and one block,
+                // for a small range.
                 let all = left.saturating_add(self.tail_read_bytes);
                 if all <= self.read_bytes { all } else { left.min(self.read_bytes) }
             }
@@ -823,7 +826,7 @@ impl BlockReader {
         .max(if self.filled >= self.read_bytes { self.filled } else { 0 })
         .min(RECORD_BYTES_MAX + 1 - self.filled);
         if self.buffer.len() < self.filled + wanted {
-            // One byte more, for the line end that a last record may lack.
+            // One extra byte, for the line end that a last record may lack.
             self.buffer.resize(self.filled + wanted + 1, 0);
         }
         let count = self.input.read(&mut self.buffer[self.filled..self.filled + wanted])?;
@@ -906,7 +909,7 @@ mod tests {
                 (RECORD_BYTES_MAX + 1, &b"next\nlast"[..], None),
                 (RECORD_BYTES_MAX + 3 * READ_BYTES, b"next\n", None),
                 (RECORD_BYTES_MAX + 100, b"", None),
-                // It began before the limit and is ours; what follows is not.
+                // The record began before the limit and belongs to this range; the following one does not.
                 (RECORD_BYTES_MAX + 100, b"next\n", Some(7)),
             ] {
                 let mut text = large(quoted, bytes);
@@ -1046,7 +1049,7 @@ mod tests {
         let csv = RecordGrammar::from_dialect(&tidemill_text::CsvDialect::default());
         let large = format!("a\n{}", "\0".repeat(3 * READ_BYTES));
         for (text, records, last) in [
-            // The record that is cut off, where it begins, and how many NULs.
+            // The truncated record, its start, and the number of NULs.
             ("a\nb\n\0", "a\nb\n", Some(("", 4, 1))),
             ("a\nb\n\0\0\0", "a\nb\n", Some(("", 4, 3))),
             ("a\nb\0\0", "a\n", Some(("b", 2, 2))),
@@ -1077,7 +1080,7 @@ mod tests {
                         }
                     }
                     let last = last.map(|(text, offset, count)| (text.to_owned(), offset, count));
-                    // A record that begins at the limit is not ours.
+                    // A record that begins at the limit belongs to the next range.
                     let is_ours = |(_, offset, _): &(String, u64, u64)| {
                         limit.is_none_or(|limit| *offset < limit)
                     };

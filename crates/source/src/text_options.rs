@@ -1,4 +1,4 @@
-//! How text is written: the options of text formats, and which of them a format takes.
+//! Text options: the user's options of text formats, and the options that each format supports.
 
 use std::str::FromStr;
 
@@ -9,10 +9,10 @@ use tidemill_text::syslog::SyslogFraming;
 
 use crate::error::{Error, Result};
 
-/// The options of text formats as the user gave them; what is absent has its default.
+/// The options of text formats as the user gave them; absent options have their defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextOptions {
-    /// Whether the first record names the columns. Default: true.
+    /// The first record names the columns. Default: true.
     pub header: Option<bool>,
     /// The byte between fields. Default: `,` for csv, tab for tsv.
     pub delimiter: Option<u8>,
@@ -21,44 +21,44 @@ pub struct TextOptions {
     /// A byte that makes the next one literal inside quotes, besides doubled quotes.
     /// Default: none.
     pub escape: Option<u8>,
-    /// Lines that start with this byte are skipped. Default: none.
+    /// Character at the beginning of lines that are skipped. Default: none.
     pub comment: Option<u8>,
     /// Number of lines at the beginning of each file that are neither header nor records. Default: 0.
     pub skip_lines: Option<u64>,
-    /// The line of each file that is its header, the first being 1; those above it are skipped. Excludes
-    /// `skip_lines`. Default: the first that is not skipped.
+    /// Line number of each file's header, counted from 1; the lines above it are skipped. Excludes
+    /// `skip_lines`. Default: the first line that is not skipped.
     pub header_row: Option<u64>,
     /// Strings that mean null, besides the empty field. Default: none.
     pub nulls: Vec<String>,
-    /// Whether the grammar of what is not read is checked too, in JSON. Default: false.
+    /// Checks the grammar of JSON values that are not read, too. Default: false.
     pub strict: Option<bool>,
-    /// What a value is read as that is not of its column's type. Default: a fault of its record.
+    /// Policy for a value that does not match its column's type. Default: its record is rejected.
     pub mismatch: Option<TypeMismatchPolicy>,
-    /// How the records of a system log are told apart. Default: every line is one.
+    /// Framing of the records of a system log. Default: every line is a record.
     pub framing: Option<SyslogFraming>,
-    /// What the lines of an access log look like, in its server's words. Default: a sample tells.
+    /// Line format of an access log, in its server's notation. Default: inferred from a sample.
     pub log_format: Option<String>,
 }
 
-/// Which options of text a format takes.
+/// The text options that a format supports.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TextOptionSupport {
-    /// Of delimited text, what is between fields unless it is told.
+    /// Default field separator of delimited text; none for other formats.
     pub(crate) default_delimiter: Option<u8>,
-    /// Strings that mean null.
+    /// Supports strings that mean null.
     pub(crate) nulls: bool,
-    /// Whether what is not read is checked too.
+    /// Supports checking the values that are not read.
     pub(crate) strict: bool,
-    /// How records are told apart.
+    /// Supports a choice of record framing.
     pub(crate) framing: bool,
-    /// What lines look like.
+    /// Supports a description of log lines.
     pub(crate) log_format: bool,
 }
 
-/// What a job or a flag says of a system log's framing.
+/// Parses the framing of a system log from a job or a flag.
 ///
 /// # Errors
-/// [`Error::Usage`] for another word than `lines` and `octets`.
+/// [`Error::Usage`] for any word other than `lines` and `octets`.
 pub fn parse_framing(word: &str) -> Result<SyslogFraming> {
     match word {
         "lines" => Ok(SyslogFraming::Lines),
@@ -67,22 +67,22 @@ pub fn parse_framing(word: &str) -> Result<SyslogFraming> {
     }
 }
 
-/// What a job or a flag says of a log's lines, compiled.
+/// Compiles the line format of a log from a job or a flag.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is no description.
+/// [`Error::Usage`] for an invalid format.
 pub fn parse_log_format(description: &str) -> Result<LogFormat> {
     LogFormat::new(description)
         .map_err(|bad| Error::usage_with_hint(format!("`log_format`: {}", bad.message), bad.hint))
 }
 
-/// What becomes of a value of text that is not of its column's type.
+/// Policy for a text value that does not match its column's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum TypeMismatchPolicy {
-    /// Its record is malformed.
+    /// The record is rejected as malformed.
     #[default]
     Error,
-    /// It is null, because the user said so.
+    /// The value becomes null.
     Null,
 }
 
@@ -111,13 +111,13 @@ pub fn parse_option_character(text: &str) -> Option<u8> {
 }
 
 impl TextOptions {
-    /// The number of lines at the beginning of each file that are neither header nor records.
+    /// Returns the number of lines at the beginning of each file that are neither header nor records.
     pub(crate) fn skipped_line_count(&self) -> u64 {
         let above_header = self.header_row.map(|row| row.saturating_sub(1));
         self.skip_lines.or(above_header).unwrap_or(0)
     }
 
-    /// Refuses numbers of lines that contradict one another or the header.
+    /// Rejects line numbers that contradict each other or the header.
     fn check_line_options(&self) -> Result<()> {
         match (self.skip_lines, self.header_row) {
             (Some(_), Some(_)) => Err(Error::usage_with_hint(
@@ -136,10 +136,10 @@ impl TextOptions {
         }
     }
 
-    /// Sets an option by its name, to what a text says: one character, a number, or `true` or `false`.
+    /// Sets an option by its name from text: one character, a number, or `true` or `false`.
     ///
     /// # Errors
-    /// [`Error::Usage`] where there is no such option, or the text is none of its values.
+    /// [`Error::Usage`] for an unknown option, or an invalid value.
     pub fn set_option(&mut self, option: &str, value: &str) -> Result<()> {
         let refused = |expected: &str| {
             Error::usage(format!("option `{option}` is {expected}, not `{}`", value.escape_debug()))
@@ -169,11 +169,11 @@ impl TextOptions {
         Ok(())
     }
 
-    /// The full dialect for a format of this name, which takes these options; none if it is no text.
+    /// Returns the full dialect of a format of this name. `takes` lists the options that the format supports;
+    /// it is none for a format that is not text.
     ///
     /// # Errors
-    /// [`Error::Usage`] where an option does not belong to the format, or two options name
-    /// the same byte.
+    /// [`Error::Usage`] if an option does not belong to the format, or two options name the same byte.
     pub(crate) fn to_dialect(
         &self,
         format: &str,
@@ -252,7 +252,7 @@ impl TextOptions {
                 )));
             }
             for (other, _) in roles[..index].iter().filter(|(_, used)| *used == Some(byte)) {
-                // An escape that is the quote itself is the doubled quote, which is on anyway.
+                // An escape that equals the quote is the doubled quote, which is always on.
                 if (*other, *name) == ("quote", "escape") {
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! A file's text from its first byte: decompressed, through a program, behind a byte-order mark and a
-//! line that says what stands between fields.
+//! A file's text as a stream of blocks from its first byte: decompressed, filtered, without the byte-order
+//! mark and a line that declares the field separator.
 
 use std::sync::Arc;
 
@@ -14,31 +14,31 @@ use super::{SourceFile, content_detection};
 /// The byte-order mark of UTF-8.
 pub(super) const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
-/// One read of lines that are skipped, which are few.
+/// Size of a read of skipped lines, which are few.
 const SKIPPED_LINES_READ_BYTES: usize = 4 << 10;
 
-/// How much of a file is read.
+/// Extent of a read of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ReadExtent {
     /// The records that start before this offset.
     Until(u64),
-    /// Its beginning, as much of it as a sample takes.
+    /// The beginning, as far as a sample needs it.
     Sample,
-    /// Its very beginning, in reads of so many bytes.
+    /// The very beginning, in reads of `read_bytes`.
     Beginning {
         read_bytes: usize,
-        /// Whether an object that is read whole so may be kept.
+        /// True if an object that is thus read whole may be kept.
         keeps_object: bool,
     },
 }
 
-/// Opens a file, and reads it to its end if it is compressed, for what is wrong with it.
+/// Opens a file, and reads it to its end if it is compressed, to find damage.
 ///
 /// # Errors
 /// [`Error::Corrupt`](super::Error::Corrupt); those of reading.
 pub(super) fn verify_compressed_file(file: &SourceFile, watch: ReadContext) -> Result<()> {
     let cancel = watch.cancel.clone();
-    // That it is still the file that it was is seen when it is opened.
+    // Opening the file checks that it is unchanged.
     let open = Arc::new(OpenFile::open(file, ReadPattern::UntilSplitEnd(file.size()), &watch)?);
     if file.is_read_as_stored() {
         return Ok(());
@@ -58,8 +58,8 @@ pub(super) fn verify_compressed_file(file: &SourceFile, watch: ReadContext) -> R
     Ok(())
 }
 
-/// A file's decoded bytes from its start, as blocks of records, behind a byte-order mark; and the
-/// file itself, where there is one.
+/// Opens a file's decoded bytes from its start as blocks of records, behind a byte-order mark. Returns also
+/// the open file, unless the input is standard input.
 pub(super) fn open_text_blocks(
     file: &SourceFile,
     stdin: Option<Box<dyn ByteInput>>,
@@ -110,7 +110,7 @@ pub(super) fn open_text_blocks(
     }
     let head = blocks.peek(3)?;
     let skip = if head.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
-    // The output of a program has not been looked at before.
+    // The output of a program has not been inspected before.
     if file.filter_program.is_some()
         && let Some(encoding) = content_detection::TextEncoding::detect(blocks.buffered_bytes())
     {
@@ -123,20 +123,20 @@ pub(super) fn open_text_blocks(
     Ok((blocks, open))
 }
 
-/// Skips what stands before the header, or the first record, of a file: `mark` bytes of a byte-order mark, a line that says
-/// what stands between fields, and the lines that the user leaves out.
+/// Skips the bytes before a file's header or first record: `mark` bytes of a byte-order mark, a line that
+/// declares the field separator, and the lines that the user skips.
 fn skip_to_records(
     blocks: &mut BlockReader,
     file: &SourceFile,
     ends: RecordFraming,
     mark: usize,
 ) -> Result<()> {
-    // Of delimited text alone: where every line is a record, this one is, too.
+    // Only in delimited text: in line formats every line is a record, including this one.
     let is_delimited =
         matches!(ends, RecordFraming::Lines(grammar) if grammar != RecordGrammar::LINES);
     let said = if is_delimited { blocks.read_separator_line(mark)? } else { 0 };
     blocks.skip_bytes(mark + said);
-    // The line that says what stands between fields is one of those that are left out.
+    // The separator line is one of the skipped lines.
     if file.skipped_lines > 0 {
         blocks.skip_lines(file.skipped_lines.saturating_sub(u64::from(said > 0)))?;
         blocks.stop_at_limit();
@@ -145,9 +145,9 @@ fn skip_to_records(
     Ok(())
 }
 
-/// Returns where the header, or the first record, of a file begins that is read as it is stored.
+/// Returns the offset of the header, or of the first record, of a file that is read as it is stored.
 ///
-/// Cost: reading the lines that are skipped, once for all that ask.
+/// Cost: reads the skipped lines once for all callers.
 ///
 /// # Errors
 /// Those of reading.

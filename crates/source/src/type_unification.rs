@@ -1,4 +1,5 @@
-//! One type for the columns of one name in several files, and their values as it.
+//! Type unification: a common type for the columns of one name in several files, and conversion of their
+//! values.
 //!
 //! | in one file | in another | together |
 //! | --- | --- | --- |
@@ -15,13 +16,13 @@
 //! | lists, maps | of other items | items as here |
 //! | nulls alone | anything | that |
 //!
-//! What is not here does not unify. Every step keeps the value: where the wider type might not
-//! hold one (an integer beyond 2⁵³ as DOUBLE, the year 9999 in nanoseconds), it is looked at when
-//! it is read, and is an error rather than another value.
+//! Types that the table does not list do not unify. Every step keeps the value. If the wider type may not
+//! hold one (an integer beyond 2⁵³ as DOUBLE, the year 9999 in nanoseconds), the value is checked when it is
+//! read. A value that does not fit is an error; it is never changed.
 //!
-//! Spark and Iceberg promote less (integers to wider ones, float to double, decimals to more
-//! digits), DuckDB more (any two types meet in text). Text would be the type of a column whose
-//! comparisons then silently mean something else; whoever wants it says so by a schema.
+//! Spark and Iceberg promote less (integers to wider ones, float to double, decimals to more digits), DuckDB
+//! more (any two types meet in text). Comparisons of a column that became text would silently mean something
+//! else. A user who wants text declares it in a schema.
 
 use std::sync::Arc;
 
@@ -37,10 +38,10 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use tidemill_text::sql_type_name;
 
-/// Two types that do not unify, and where in the column they are.
+/// Two types that do not unify, and their position in the column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TypeConflict {
-    /// The fields to it, outermost first; empty for the column itself.
+    /// Names of the enclosing fields, outermost first; empty for the column itself.
     pub(super) path: Vec<String>,
     pub(super) first: DataType,
     pub(super) second: DataType,
@@ -57,7 +58,7 @@ impl TypeConflict {
     }
 }
 
-/// The narrowest type that holds the values of both.
+/// Returns the narrowest type that holds the values of both types.
 pub(super) fn unify_types(one: &DataType, two: &DataType) -> Result<DataType, TypeConflict> {
     use DataType::{
         Binary, BinaryView, Date32, Date64, Decimal32, Decimal64, Decimal128, Dictionary, Duration,
@@ -119,7 +120,7 @@ pub(super) fn unify_types(one: &DataType, two: &DataType) -> Result<DataType, Ty
         (Map(one, sorted), Map(two, _)) => match (one.data_type(), two.data_type()) {
             (Struct(own), Struct(other)) if own.len() == 2 && other.len() == 2 => {
                 let key = unify_types(own[0].data_type(), other[0].data_type());
-                // SQL compares keys with literals of the plain kind.
+                // SQL compares keys with literals of type `Utf8`.
                 let key = match key.map_err(|clash| clash.at_field("key"))? {
                     Utf8View => Utf8,
                     key => key,
@@ -175,12 +176,12 @@ fn unify_floats(one: &DataType, two: &DataType) -> DataType {
     }
 }
 
-/// A decimal that holds both, one of which may be an integer.
+/// Returns a decimal that holds both types, one of which may be an integer.
 fn unify_decimals(one: &DataType, two: &DataType) -> Option<DataType> {
     use DataType::{
         Decimal32, Decimal64, Decimal128, Int8, Int16, Int32, UInt8, UInt16, UInt32, UInt64,
     };
-    // Digits before the point, and behind it.
+    // Digits before and behind the decimal point.
     let digits = |kind: &DataType| match kind {
         Decimal32(precision, scale)
         | Decimal64(precision, scale)
@@ -203,7 +204,7 @@ fn finer_unit(one: TimeUnit, two: TimeUnit) -> TimeUnit {
     one.max(two)
 }
 
-/// The fields of both by name; an error without a place if a name is there twice.
+/// Unifies the fields of two structs by name; an error without a conflict if a name occurs twice.
 fn unify_structs(one: &Fields, two: &Fields) -> Result<Fields, Option<TypeConflict>> {
     let is_clear = |fields: &Fields| {
         let mut names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
@@ -235,7 +236,7 @@ fn nullable_field(field: &FieldRef, data_type: DataType) -> FieldRef {
     Arc::new(Field::new(field.name(), data_type, true))
 }
 
-/// Whether a file's column can be read as what the user says it is.
+/// Returns true if a file's column can be read as the type that the user declared.
 pub(super) fn can_be_read_as(own: &DataType, wanted: &DataType) -> bool {
     let is_text =
         |kind: &DataType| matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
@@ -245,21 +246,20 @@ pub(super) fn can_be_read_as(own: &DataType, wanted: &DataType) -> bool {
     };
     unify_types(own, wanted).as_ref() == Ok(wanted)
         || (is_text(wanted) && (!own.is_nested() || is_text(own)))
-        // A time without a zone is one of UTC, as in text.
+        // A time without a zone is in UTC, as in text.
         || (matches!(wanted, DataType::Timestamp(_, Some(_)))
             && unify_types(&without_zone(own), &without_zone(wanted)) == Ok(without_zone(wanted)))
 }
 
-/// Whether the order of values is that of what they become: statistics may be judged.
+/// Returns true if the conversion keeps the order of values, so that statistics remain valid.
 pub(super) fn preserves_order(own: &DataType, wanted: &DataType) -> bool {
     own == wanted || unify_types(own, wanted).as_ref() == Ok(wanted)
 }
 
-/// A column of a file as one of the type that it has in the source.
+/// Converts a file's column to its type in the source.
 ///
 /// # Errors
-/// What could not be read so, in words: a value that the type does not hold, where `exactly` is
-/// asked for.
+/// A message about a value that the type cannot hold, if `exactly` is set.
 pub(super) fn cast_to_source_type(
     column: &ArrayRef,
     wanted: &DataType,
@@ -277,8 +277,8 @@ pub(super) fn cast_to_source_type(
     })
 }
 
-/// The column with what a null struct holds null too: whoever takes a field of a struct looks at the
-/// field's nulls alone.
+/// Propagates the nulls of structs to their fields, because readers of a field look only at the field's own
+/// nulls.
 pub(super) fn propagate_struct_nulls(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     use DataType::{LargeList, List, Struct};
     let found: ArrayRef = match column.data_type() {
@@ -320,10 +320,10 @@ pub(super) fn propagate_struct_nulls(column: &ArrayRef) -> Result<ArrayRef, Arro
     Ok(found)
 }
 
-/// The array with the nulls of what it is in.
+/// Returns the array with the additional nulls of its parent.
 pub(super) fn mask_nulls(inner: &ArrayRef, outer: &NullBuffer) -> Result<ArrayRef, ArrowError> {
     let nulls = NullBuffer::union(Some(outer), inner.nulls());
-    // Most writers have null what is in something null, and to build an array is to check it.
+    // Most writers already have these nulls, and building an array validates it.
     if nulls.as_ref().map_or(0, NullBuffer::null_count) == inner.null_count() {
         return Ok(inner.clone());
     }
@@ -444,7 +444,7 @@ fn cast_strictly(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Arrow
     if column.data_type() == wanted {
         return Ok(column.clone());
     }
-    // Not `safe`, which is Arrow's word for nulls instead of errors.
+    // `safe` is Arrow's word for nulls instead of errors.
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(column, wanted, &options)
 }
@@ -689,7 +689,7 @@ mod tests {
             let together = unify_types(one, two).unwrap();
             let all: ArrayRef = Arc::new(Int64Array::from(values));
             for own in [one, two] {
-                // What the width does not hold is null here.
+                // Values that the width cannot hold are null here.
                 let column = arrow::compute::cast(&all, own).unwrap();
                 let found = cast_to_source_type(&column, &together, true).unwrap();
                 prop_assert_eq!(shown(&found), shown(&column));

@@ -1,17 +1,17 @@
-//! Opening a source some of whose files do not answer, or cannot be read.
+//! Opening a source some of whose files do not respond, or cannot be read.
 //!
-//! Who has to answer by a deadline from a sample of the data can go without some of it, if that is said, and cannot
-//! wait for a file system that hangs. A read that hangs cannot be called back; so files are first **asked** by a
-//! thread beside, which is left to itself where no answer comes in time and ends when the file does answer. A
-//! file that has answered is then read as ever.
+//! A query that must answer by a deadline from a sample can go without some of the data if it says so, but
+//! cannot wait for a hanging file system. A hanging read cannot be cancelled. A helper thread therefore
+//! **probes** files first. If a file does not answer in time, its thread is abandoned; it ends when the file
+//! does answer. A file that has answered is then read as usual.
 //!
 //! ```text
-//!   listed ── asked ─┬ answers      ── sampled, cut, read
-//!                    ├ no answer    ── text: not sampled, a split of its own; else left out, as its columns are not known
-//!                    └ an error     ── left out
+//!   listed ── probed ─┬ an answer ── sampled, cut, read
+//!                     ├ no answer ── text: not sampled, a split of its own; else skipped: unknown columns
+//!                     └ an error  ── skipped
 //! ```
 //!
-//! What turns out to be damaged while the columns are looked for is left out too, and they are looked for again.
+//! A file that proves to be damaged during inference is skipped too, and inference runs again.
 
 use std::collections::HashMap;
 use std::io;
@@ -29,44 +29,44 @@ use tidemill_remote::Endpoint;
 use super::error::{Error, Result};
 use super::{FileLocation, SourceFile};
 
-/// A file that answers does so within this.
+/// Time within which a responsive file answers.
 const FILE_TIMEOUT: Duration = Duration::from_millis(200);
-/// In a folder where so many files have not answered one after another, no others are asked: each would take its time, and
-/// a thread.
+/// Maximum number of successive unresponsive files in a folder before its other files are no longer probed.
+/// Each would take its timeout and a thread.
 const UNANSWERED_FILES_MAX: usize = 4;
-/// So many answers wait for whoever goes through them.
+/// Maximum number of answers that wait for the caller.
 const PENDING_ANSWERS_MAX: usize = 256;
-/// What is read of a file to see that it can be: of its beginning, and of its end.
+/// Number of bytes read at the beginning and at the end of a file to see that it can be read.
 const READ_PROBE_BYTES: usize = 4 << 10;
-/// Half of the time is for looks at files, and each has such a part of what is left of it, so that several that hang do not
-/// use all of it up …
+/// Divisor of the remaining inspection time, which is half of the time until the deadline. Each inspection
+/// gets this share, so that several hanging files do not use up all of it.
 const INSPECTION_SHARE_DIVISOR: u32 = 4;
-/// … of what is elsewhere more, two fifths, until one has answered …
+/// Share of the remaining inspection time for a remote file as long as none has answered: two fifths.
 const FIRST_REMOTE_INSPECTION_SHARE: (u32, u32) = (2, 5);
-/// … but at least this, which a file that answers keeps to …
+/// Minimum timeout of an inspection, which a responsive file keeps to.
 const INSPECTION_TIMEOUT_MIN: Duration = Duration::from_millis(10);
-/// Where there is no deadline, those that go through a program or are no files of this machine, and show nothing, take so
-/// long all together: each has half of what is left of it …
+/// Total time for fruitless inspections of filtered or remote files if there is no deadline. Each gets half
+/// of the remaining time.
 const FRUITLESS_INSPECTIONS_TIMEOUT: Duration = Duration::from_secs(5);
-/// … but at least this, which is enough for a program to start on a machine that has other work.
+/// Minimum timeout of such an inspection, enough to start a program on a busy machine.
 const LATER_INSPECTION_TIMEOUT_MIN: Duration = Duration::from_millis(100);
-/// So long a program is waited for that is told to end.
+/// Time to wait for a cancelled program to end.
 const PROGRAM_EXIT_TIMEOUT: Duration = Duration::from_millis(100);
-/// How often somebody who waits for the whole looks whether the run is to stop.
+/// Poll interval for cancellation while waiting for the open.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long the opening of a source waits for what does not answer.
+/// Time limits for opening a source whose files may not respond.
 #[derive(Debug, Clone)]
 pub struct OpenTimeouts {
-    /// How long for one file. Default: 200 ms.
+    /// Timeout for a single file. Default: 200 ms.
     pub file_timeout: Duration,
-    /// Until when for all together. Default: for ever.
+    /// Deadline for the whole open. Default: none.
     pub deadline: Option<Instant>,
-    /// Until when for what can be read once to show its types; those of the records that have come are taken then. Default: for
-    /// half of the time that there is.
+    /// Time at which inference from a read-once stream stops and uses the records that have arrived. Default:
+    /// half of the time until the deadline.
     pub pipe_deadline: Option<Instant>,
-    /// What ends the opening besides the run's own flag, and not what is done with the source afterwards: whoever says that
-    /// what was read is enough while nothing was. Default: nothing does.
+    /// Flag that ends the open, in addition to the run's own flag. It does not affect later reads: it says
+    /// that the data read so far is enough although nothing was read. Default: never set.
     pub early_stop: CancelFlag,
 }
 
@@ -84,42 +84,42 @@ impl Default for OpenTimeouts {
 /// A file that is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedFile {
-    /// The path, as messages show it.
+    /// Path that messages show.
     pub path: String,
-    /// Its position among the source's files; none where it is not even among them.
+    /// Position among the source's files; none if the file is not part of the source.
     pub file_index: Option<usize>,
-    /// Its bytes as stored; 0 where they are not known.
+    /// Stored size in bytes; 0 if unknown.
     pub stored_bytes: u64,
-    /// Why it is not read.
+    /// Reason for skipping the file.
     pub reason: String,
-    /// Whether it does not answer; otherwise it cannot be read.
+    /// True if the file does not respond; false if it cannot be read.
     pub is_unresponsive: bool,
 }
 
-/// Why a file is left out.
+/// Reason for skipping a file.
 #[derive(Debug, Clone)]
 pub(super) struct SkipReason {
     pub(super) message: String,
-    /// As in [`LeftOut`].
+    /// See [`SkippedFile::is_unresponsive`].
     pub(super) is_unresponsive: bool,
 }
 
 type ProbeJob = Box<dyn FnOnce() + Send>;
 
-/// Asks files, and notes what is left out.
+/// Probes files, and records skipped ones.
 #[derive(Debug)]
 pub(super) struct FileProber {
     timeouts: OpenTimeouts,
-    /// Until when all looks are to be over.
+    /// Time at which all inspections must end.
     inspection_deadline: Option<Instant>,
-    /// Threads that wait for work, each by the end of its queue; one that is not here hangs, and ends with its file.
+    /// Queues of idle helper threads; a thread that is missing here hangs, and ends when its file responds.
     idle_threads: Mutex<Vec<Sender<ProbeJob>>>,
-    /// In each folder, how many files have not answered since one did.
+    /// For each folder, the number of files that have not answered since one did.
     unanswered_by_folder: Mutex<HashMap<PathBuf, usize>>,
-    /// What looks have taken that nothing came of, together, and the longest of the others.
+    /// Total time of fruitless inspections, and the longest time of a successful one.
     inspection_times: Mutex<(Duration, Duration)>,
     skipped_files: Mutex<Vec<SkippedFile>>,
-    /// The servers that are asked.
+    /// Servers of remote files.
     servers: Mutex<Vec<Endpoint>>,
 }
 
@@ -141,13 +141,13 @@ impl FileProber {
         }
     }
 
-    /// Notes a server that is going to be asked, and has it asked a second time where it is slow.
+    /// Registers a server that will be used; slow requests to it are hedged.
     pub(super) fn register_server(&self, server: &Endpoint) {
         server.hedge_early();
         self.servers.lock().push(server.clone());
     }
 
-    /// An error that says that there was no time, with what servers have answered until then.
+    /// Adds the servers' last errors to a timeout error.
     pub(super) fn add_server_error(&self, error: Error) -> Error {
         match error {
             Error::Io { action, path, source } if source.kind() == io::ErrorKind::TimedOut => {
@@ -162,7 +162,7 @@ impl FileProber {
         }
     }
 
-    /// Until when all looks are to be over, where there is a deadline.
+    /// Returns the time at which all inspections must end, if there is a deadline.
     pub(super) fn inspection_deadline(&self) -> Option<Instant> {
         self.inspection_deadline
     }
@@ -172,13 +172,13 @@ impl FileProber {
             .map_or(self.timeouts.file_timeout, |left| left.min(self.timeouts.file_timeout))
     }
 
-    /// The time that there is for one look.
+    /// Returns the time available for one inspection, if there is a deadline.
     fn inspection_timeout(&self) -> Option<Duration> {
         let left = self.inspection_deadline?.saturating_duration_since(Instant::now());
         Some((left / INSPECTION_SHARE_DIVISOR).max(INSPECTION_TIMEOUT_MIN))
     }
 
-    /// What comes of asking something of a file; none where it does not answer in time.
+    /// Runs a task on a file; returns none if the file does not respond in time.
     pub(super) fn probe<T: Send + 'static>(
         &self,
         path: &Path,
@@ -189,8 +189,8 @@ impl FileProber {
         self.probe_each(vec![path.to_path_buf()], |path| path, once).next().flatten().flatten()
     }
 
-    /// The same of many, in their order. They are asked by one thread, one after the other, ahead of whoever goes through
-    /// the answers: to hand each over takes twenty times what asking does.
+    /// Runs a task on each item and returns the results in order. One helper thread runs all tasks ahead of
+    /// the caller: handing over each task costs twenty times as much as a probe.
     pub(super) fn probe_each<I: Send + Sync + 'static, T: Send + 'static>(
         &self,
         items: Vec<I>,
@@ -201,7 +201,7 @@ impl FileProber {
         ProbeAnswers { prober: self, items, path_of, work, next_index: 0, helper: None }
     }
 
-    /// Whether files can be read now, as [`answers`](Self::answers) tells afterwards.
+    /// Probes whether files can be read now; [`is_readable`](Self::is_readable) tells the results.
     pub(super) fn probe_files<'a>(&self, files: impl Iterator<Item = &'a Arc<SourceFile>>) {
         let is_asked = |file: &&Arc<SourceFile>| {
             matches!(file.location, FileLocation::Local(_))
@@ -217,8 +217,8 @@ impl FileProber {
         files.iter().zip(answers).for_each(|(file, answer)| record_answer(file, answer));
     }
 
-    /// Until when a file has to have shown its beginning that may take for ever, and cannot be asked: one that goes
-    /// through a program, and what is elsewhere.
+    /// Returns the deadline for inspecting the beginning of a file that may hang and cannot be probed: a
+    /// filtered or a remote file.
     pub(super) fn file_inspection_deadline(&self, file: &SourceFile) -> Option<Instant> {
         if file.filter_program.is_none() && matches!(file.location, FileLocation::Local(_)) {
             return None;
@@ -231,8 +231,8 @@ impl FileProber {
         )
     }
 
-    /// The time that there is for a look at what is elsewhere: as long as none has answered more of it, as how long an
-    /// answer takes there is not known yet, and then what two of the slowest took.
+    /// Returns the timeout for inspecting a remote file. Until a file has answered, the usual response time
+    /// is unknown and the share is larger; then it is twice the longest response time.
     fn remote_inspection_timeout(&self) -> Option<Duration> {
         let left = self.inspection_deadline?.saturating_duration_since(Instant::now());
         let longest = self.inspection_times.lock().1;
@@ -243,7 +243,7 @@ impl FileProber {
         Some(share.max(INSPECTION_TIMEOUT_MIN))
     }
 
-    /// Until when something elsewhere is waited for that is not known yet.
+    /// Returns the deadline for inspecting a remote file that is not known yet.
     pub(super) fn remote_inspection_deadline(&self) -> Instant {
         Instant::now()
             + self
@@ -251,7 +251,7 @@ impl FileProber {
                 .unwrap_or_else(|| self.inspection_timeout_without_deadline())
     }
 
-    /// Notes how long something elsewhere was waited for, and whether it has answered.
+    /// Records the time that a remote file was waited for, and whether it has answered.
     pub(super) fn record_remote_wait(&self, waited: Duration, has_answered: bool) {
         let (in_vain, longest) = &mut *self.inspection_times.lock();
         match has_answered {
@@ -260,21 +260,22 @@ impl FileProber {
         }
     }
 
-    /// The same where there is no deadline.
+    /// Returns the inspection timeout if there is no deadline.
     fn inspection_timeout_without_deadline(&self) -> Duration {
         let (in_vain, longest) = *self.inspection_times.lock();
         let share = FRUITLESS_INSPECTIONS_TIMEOUT.saturating_sub(in_vain) / 2;
-        // A program that takes long to start does so for each file.
+        // A program that starts slowly does so for each file.
         share
             .max((longest * 2).min(FRUITLESS_INSPECTIONS_TIMEOUT / 2))
             .max(LATER_INSPECTION_TIMEOUT_MIN)
     }
 
-    /// What came of looking at a file's beginning, which was ended where that took too long, and of which its program gave
-    /// so many bytes; none for a file that is left out therefore, or because it cannot be read.
+    /// Handles the result of inspecting a file's beginning. `cancel` is the run's flag, and `gave` the number
+    /// of bytes that the file's program returned. Returns none for a file that is skipped because the
+    /// inspection timed out or failed.
     ///
     /// # Errors
-    /// That of looking, where it is not about the file.
+    /// The error of the inspection, if it does not concern the file.
     pub(super) fn handle_inspection<T>(
         &self,
         file: &SourceFile,
@@ -294,7 +295,7 @@ impl FileProber {
                 file.skip_unresponsive(late_file_message(file, waited, gave));
                 Ok(None)
             }
-            // Of a file of this machine the other looks would have to be taken anew.
+            // For a local file, an error would require repeating the other inspections.
             Err(error @ (Error::Remote(_) | Error::Program(_))) => {
                 file.skip_unreadable(error.to_string());
                 Ok(None)
@@ -303,7 +304,7 @@ impl FileProber {
         }
     }
 
-    /// That none of the files could be looked at, if that is why nothing was found.
+    /// Returns the error that none of the files could be inspected, if that is the case.
     pub(super) fn unanswered_error(&self, files: &[Arc<SourceFile>]) -> Option<Error> {
         let mut read = files.iter().filter(|file| file.size() > 0).peekable();
         read.peek()?;
@@ -327,7 +328,7 @@ impl FileProber {
         })
     }
 
-    /// Whether a file can be read now. One that cannot at all is left out.
+    /// Returns true if a file can be read now. A file with a read error is skipped.
     pub(super) fn is_readable(&self, file: &SourceFile) -> bool {
         if file.skip_reason.get().is_some() {
             return false;
@@ -341,7 +342,7 @@ impl FileProber {
         file.is_readable.get() == Some(&true)
     }
 
-    /// Why a file is not read that does not answer.
+    /// Returns the message about a file that does not respond.
     pub(super) fn timeout_message(&self) -> String {
         if self.probe_timeout().is_zero() {
             return "it did not answer before the deadline".to_owned();
@@ -349,7 +350,7 @@ impl FileProber {
         format!("it did not answer within {} ms", self.timeouts.file_timeout.as_millis())
     }
 
-    /// Notes a file that will not even be one of the source's.
+    /// Records a skipped file that does not become part of the source.
     pub(super) fn skip_unlisted_file(&self, path: &Path, reason: String, is_late: bool) {
         let path = path.display().to_string();
         let reason = single_line_reason(reason, &path);
@@ -362,15 +363,15 @@ impl FileProber {
         });
     }
 
-    /// What has been noted.
+    /// Returns the recorded files.
     pub(super) fn skipped_unlisted_files(&self) -> Vec<SkippedFile> {
         self.skipped_files.lock().clone()
     }
 
-    /// Leaves out the file that an error is about.
+    /// Skips the file that an error concerns.
     ///
     /// # Errors
-    /// The error itself, where it is about none of the files, or where no other is left.
+    /// The error itself, if it concerns none of the files, or if no other file remains.
     pub(super) fn skip_faulty_file(&self, files: &[Arc<SourceFile>], error: Error) -> Result<()> {
         let is_read = |file: &&Arc<SourceFile>| file.skip_reason.get().is_none() && file.size() > 0;
         let is_over = self.timeouts.deadline.is_some_and(|until| Instant::now() >= until);
@@ -389,25 +390,25 @@ impl FileProber {
     }
 }
 
-/// What comes of asking many, in their order; none for one that does not answer in time.
+/// Results of probing many items, in their order; none for an item that does not respond in time.
 pub(super) struct ProbeAnswers<'a, I, T> {
     prober: &'a FileProber,
     items: Arc<Vec<I>>,
     path_of: fn(&I) -> &Path,
     work: Arc<dyn Fn(&I) -> T + Send + Sync>,
-    /// The next.
+    /// Index of the next item.
     next_index: usize,
-    /// The thread that asks from there on, and what it is told.
+    /// The helper thread that probes the remaining items, and the channel of its results.
     helper: Option<(Sender<ProbeJob>, Receiver<T>)>,
 }
 
 impl<I: Send + Sync + 'static, T: Send + 'static> ProbeAnswers<'_, I, T> {
-    /// Has the items from the next on asked.
+    /// Starts probing the items from the next one on.
     fn start_helper(&self) -> Option<(Sender<ProbeJob>, Receiver<T>)> {
         let (tell, told) = sync_channel(PENDING_ANSWERS_MAX);
         let (items, work, from) =
             (Arc::clone(&self.items), Arc::clone(&self.work), self.next_index);
-        // Whoever did not wait for an answer takes no others.
+        // A caller that did not wait for a result drops the channel, which ends the helper.
         let ask = Box::new(move || {
             let _ = items[from..].iter().try_for_each(|item| tell.send(work(item)));
         });
@@ -432,7 +433,7 @@ impl<I: Send + Sync + 'static, T: Send + 'static> Iterator for ProbeAnswers<'_, 
             self.helper = self.start_helper();
         }
         let answer = match &self.helper {
-            // What is there is taken, whatever the time.
+            // An available result is taken, whatever the time.
             Some((_, told)) => {
                 told.try_recv().ok().or_else(|| told.recv_timeout(self.prober.probe_timeout()).ok())
             }
@@ -454,15 +455,15 @@ impl<I: Send + Sync + 'static, T: Send + 'static> Iterator for ProbeAnswers<'_, 
     }
 }
 
-/// A reason in which the file may be named, whose name may have line ends in it: what stands behind the first line of a
-/// reason is what can be done about it.
+/// Returns a reason in which line ends of the file's name are escaped, because lines after the first one are
+/// hints.
 pub(super) fn single_line_reason(reason: String, name: &str) -> String {
     let shown = escape_control_chars(name, &[]);
     if shown == name { reason } else { reason.replace(name, &shown) }
 }
 
-/// What is said of a file that did not show its first records in time, of which its program may have given some bytes all
-/// the same: records are looked at once there is a block of them.
+/// Returns the message about a file that did not show its first records in time. Its program may have
+/// returned some bytes nevertheless, because records are inspected once there is a block of them.
 fn late_file_message(file: &SourceFile, waited: Duration, gave: u64) -> String {
     let waited = waited.as_millis();
     match (&file.filter_program, gave) {
@@ -479,7 +480,7 @@ fn late_file_message(file: &SourceFile, waited: Duration, gave: u64) -> String {
     }
 }
 
-/// Notes whether a file can be read now. One that cannot at all is left out.
+/// Records whether a file can be read now. A file with a read error is skipped.
 fn record_answer(file: &SourceFile, answer: Option<io::Result<()>>) {
     if let Some(Err(error)) = &answer {
         file.skip_unreadable(error.to_string());
@@ -487,7 +488,7 @@ fn record_answer(file: &SourceFile, answer: Option<io::Result<()>>) {
     let _ = file.is_readable.set(matches!(answer, Some(Ok(()))));
 }
 
-/// A thread that does what it is given, until nobody gives it any more.
+/// Starts a thread that runs jobs until its queue is dropped.
 fn spawn_helper() -> Option<Sender<ProbeJob>> {
     let (give, given): (Sender<ProbeJob>, Receiver<ProbeJob>) = channel();
     let work = move || {
@@ -498,7 +499,7 @@ fn spawn_helper() -> Option<Sender<ProbeJob>> {
     Some(give)
 }
 
-/// Reads a little of a file.
+/// Reads a little from both ends of a file.
 fn probe_read(path: &Path, size: u64) -> io::Result<()> {
     let file = std::fs::File::open(path)?;
     let mut bytes = [0; READ_PROBE_BYTES];
@@ -510,10 +511,11 @@ fn probe_read(path: &Path, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What comes of `open` by the deadline. It goes on beside, if it hangs, and is told to stop.
+/// Returns the result of `open`, or an error at the deadline. A hanging `open` is cancelled and continues on
+/// its own thread.
 ///
 /// # Errors
-/// Its own; [`Error::Io`] where it takes too long; [`Error::Interrupted`].
+/// Those of `open`; [`Error::Io`] if it takes too long; [`Error::Interrupted`].
 pub(super) fn run_by_deadline<T: Send + 'static>(
     patience: &OpenTimeouts,
     url: &str,
@@ -544,7 +546,7 @@ pub(super) fn run_by_deadline<T: Send + 'static>(
                 {
                     stop.cancel();
                     if has_programs {
-                        // Whoever reads from a program ends it.
+                        // The thread that reads from a program ends it.
                         let _ = told.recv_timeout(PROGRAM_EXIT_TIMEOUT);
                     }
                     return Err(interrupted.into());
@@ -552,7 +554,7 @@ pub(super) fn run_by_deadline<T: Send + 'static>(
                 if patience.deadline.is_some_and(|until| Instant::now() >= until) {
                     stop.cancel();
                     if has_programs {
-                        // Whoever reads from a program ends it.
+                        // The thread that reads from a program ends it.
                         let _ = told.recv_timeout(PROGRAM_EXIT_TIMEOUT);
                     }
                     let late = io::Error::new(
@@ -609,7 +611,7 @@ mod tests {
         }
         asking.inspection_times.lock().0 = FRUITLESS_INSPECTIONS_TIMEOUT * 2;
         assert_eq!(asking.inspection_timeout_without_deadline(), LATER_INSPECTION_TIMEOUT_MIN);
-        // Where programs take long to begin, others are not given up sooner.
+        // A slow program start keeps the timeout of other files long.
         asking.inspection_times.lock().1 = LATER_INSPECTION_TIMEOUT_MIN * 3;
         assert_eq!(asking.inspection_timeout_without_deadline(), LATER_INSPECTION_TIMEOUT_MIN * 6);
         asking.inspection_times.lock().1 = FRUITLESS_INSPECTIONS_TIMEOUT;
@@ -621,7 +623,7 @@ mod tests {
         let until = Some(Instant::now() + Duration::from_secs(2000));
         let asking = FileProber::new(OpenTimeouts { deadline: until, ..OpenTimeouts::default() });
         let seconds = |share: Option<Duration>| share.unwrap().as_secs_f64();
-        // Two fifths of half of the time, and less once somebody has answered.
+        // Two fifths of half of the time, and less once a file has answered.
         assert!((390.0..=400.0).contains(&seconds(asking.remote_inspection_timeout())));
         asking.inspection_times.lock().1 = Duration::from_secs(300);
         assert!((590.0..=600.0).contains(&seconds(asking.remote_inspection_timeout())));

@@ -1,4 +1,4 @@
-//! Access logs of web servers: in the Common or Combined Log Format, or as their server is told.
+//! Access logs of web servers: in the Common or Combined Log Format, or in a format that the user describes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::text_options::{TextOptionSupport, parse_log_format};
 
 const NAME: &str = "access-log";
 
-/// The format.
+/// The access log format.
 pub(super) struct AccessLogSourceFormat;
 
 impl FileFormat for AccessLogSourceFormat {
@@ -67,7 +67,7 @@ impl TextFormat for AccessLogSourceFormat {
         wanted: &Schema,
         sample: &SourceSample<'_>,
     ) -> Result<()> {
-        // What the user describes has the types that the user has for it.
+        // Columns of a user-described format take the types that the user declares.
         if matches!(sample.log_lines, LogLineFormat::UserDescribed(_)) {
             columns.override_types(wanted)?;
             return check_readable_types(columns, NAME, value_parsing::is_supported_type);

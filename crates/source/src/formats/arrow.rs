@@ -1,5 +1,5 @@
-//! Arrow IPC: files with a footer, whose batches are read in any order, and streams, which are read
-//! from front to back.
+//! Arrow IPC: files with a footer, whose batches are read in any order, and streams, which are read from
+//! front to back.
 //!
 //! ```text
 //!   stream:   schema ‖ (dictionary ‖ batch)* ‖ end mark (ff ff ff ff 00 00 00 00)
@@ -8,16 +8,16 @@
 //!   body:     per column its validity, offsets, values …, each buffer at a multiple of 8
 //! ```
 //!
-//! Of a file a batch is a chunk. The metadata of a batch says where in its body each buffer is, so
-//! only the buffers of wanted columns are read; the rest of the body stays zero pages that nobody
-//! touches. Arrow's decoder makes arrays of the buffers and validates them. It trusts two things
-//! that a damaged file may say: that buffers lie inside the body, and how long a compressed buffer
-//! becomes, which it reserves. Both are checked here first: no codec makes more of its input than
-//! [`LZ4_RATIO_MAX`] and [`ZSTD_RATIO_MAX`].
+//! In a file, a batch is a chunk. The metadata of a batch states where in its body each buffer is, so only
+//! the buffers of requested columns are read; the rest of the body stays untouched zero pages. Arrow's
+//! decoder builds arrays from the buffers and validates them. It trusts two claims that a damaged file may
+//! make: that buffers lie inside the body, and the length of a decompressed buffer, which it allocates. This
+//! module checks both first: no codec expands its input by more than [`LZ4_RATIO_MAX`] and
+//! [`ZSTD_RATIO_MAX`].
 //!
-//! A file that cannot be read by position (standard input, a server without ranges) is read as the
-//! stream that it contains. A stream has to have its end mark: without it nothing tells a stream
-//! that was cut between two batches from a whole one.
+//! A file that cannot be read by position (standard input, a server without ranges) is read as the stream
+//! that it contains. A stream must have its end mark: without it, nothing distinguishes a stream that was cut
+//! between two batches from a complete one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,33 +44,33 @@ use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
 const ARROW_MAGIC: &[u8; 6] = b"ARROW1";
 /// Maximum nesting of a schema.
 const FIELD_DEPTH_MAX: usize = 64;
-/// A writer aligns by at most so much.
+/// Maximum alignment that a writer uses before the first message.
 const PADDING_BYTES_MAX: usize = 256;
-/// Before the first message of a file.
+/// Size of the magic bytes and their padding before the first message of a file.
 const PADDED_MAGIC_BYTES: u64 = 8;
 const CONTINUATION_MARKER: [u8; 4] = [0xff; 4];
-/// What a file ends with behind its footer: the footer's length and the magic.
+/// Size of the end of a file after its footer: the footer length and the magic bytes.
 const TRAILER_BYTES: usize = 10;
-/// A footer is nearly always in this much of the file's end.
+/// Bytes of the file's end read first; few footers are longer.
 const TAIL_READ_BYTES: u64 = 64 << 10;
-/// Buffers that are no further apart are read in one go …
+/// Maximum gap between buffers of a local file that are read together.
 const LOCAL_READ_GAP_BYTES_MAX: u64 = 16 << 10;
-/// … and elsewhere, where a request costs as much time as a few MB.
+/// Maximum gap between buffers of a remote file, where a request costs as much time as a few MB.
 const REMOTE_READ_GAP_BYTES_MAX: u64 = 256 << 10;
-/// One request elsewhere brings at most so much.
+/// Maximum size of a request to a remote file.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
-/// So many requests are on their way at once.
+/// Maximum number of concurrent requests.
 const PENDING_REQUESTS_MAX: usize = 8;
-/// What is made room for before it has come, where the input's size is not known.
+/// Step by which a buffer grows if the size of the input is unknown, so that a false length allocates little.
 const STREAM_ALLOCATION_BYTES: usize = 8 << 20;
-/// A block of lz4 becomes at most 255 times as long …
+/// Maximum expansion of a block of lz4.
 const LZ4_RATIO_MAX: u64 = 255;
-/// … and one of zstd, whose shortest block of 128 KiB takes four bytes, this many times.
+/// Maximum expansion of zstd, whose shortest block of 128 KiB takes four bytes.
 const ZSTD_RATIO_MAX: u64 = 32 << 10;
-/// What a codec's frame of a few bytes may become on top.
+/// Additional expansion allowed for a codec frame of a few bytes.
 const RATIO_SLACK_BYTES: u64 = 256 << 10;
 
-/// Where a message is in a file.
+/// The location of a message in a file.
 #[derive(Debug, Clone, Copy)]
 struct MessageSpan {
     offset: u64,
@@ -84,7 +84,7 @@ impl MessageSpan {
     }
 }
 
-/// The format.
+/// The Arrow IPC format.
 pub(super) struct ArrowSourceFormat;
 
 impl FileFormat for ArrowSourceFormat {
@@ -124,15 +124,15 @@ impl TypedFormat for ArrowSourceFormat {
     }
 }
 
-/// What the beginning or the end of a file tells of it.
+/// The schema and batches of a file, as its beginning or its footer states them.
 #[derive(Debug)]
 struct ArrowFileMetadata {
-    /// The columns as Arrow's decoder wants them, with the numbers of their dictionaries.
+    /// The columns as Arrow's decoder needs them, with the numbers of their dictionaries.
     decoder_schema: SchemaRef,
     conversion: ColumnConversion,
-    /// None for what is read from front to back.
+    /// `None` if the input is read from front to back.
     footer: Option<ArrowFooter>,
-    /// The batches that the footer names, of which only their bytes are known.
+    /// The batches that the footer lists. Only their sizes in bytes are known.
     chunks: Vec<FileChunk>,
 }
 
@@ -165,10 +165,10 @@ impl FileMetadata for ArrowFileMetadata {
     }
 }
 
-/// Looks at a file: its footer, or the first message of a stream.
+/// Reads the footer of a file, or the first message of a stream.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for what is no Arrow file; those of reading.
+/// [`Error::Corrupt`] if it is not Arrow data; I/O errors.
 fn inspect_file(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<ArrowFileMetadata> {
     if stdin.is_none() && !file.is_stream() {
         if file.size() == 0 {
@@ -265,7 +265,7 @@ fn parse_footer(bytes: &[u8], start: u64, path: &str) -> Result<ArrowFileMetadat
     })
 }
 
-/// The columns, if they are ones that can be read.
+/// Decodes a schema and checks that all of its columns can be read.
 fn decode_schema(schema: arrow_ipc::Schema<'_>, path: &str, offset: u64) -> Result<SchemaRef> {
     if !schema.endianness().equals_to_target_endianness() {
         return Err(Error::usage_with_hint(
@@ -293,7 +293,8 @@ fn decode_schema(schema: arrow_ipc::Schema<'_>, path: &str, offset: u64) -> Resu
     }
 }
 
-/// Finds a column whose integers have a width that Arrow does not support, and returns the width in bits.
+/// Finds a column whose integers have a width that Arrow does not support; returns its name and the width in
+/// bits.
 pub(super) fn find_unsupported_integer(schema: arrow_ipc::Schema<'_>) -> Option<(String, i32)> {
     fn bits(field: arrow_ipc::Field<'_>, depth: usize) -> Option<i32> {
         let own = field.type_as_int().map(|own| own.bitWidth());
@@ -307,7 +308,7 @@ pub(super) fn find_unsupported_integer(schema: arrow_ipc::Schema<'_>) -> Option<
     })
 }
 
-/// The error for a column of integers with an unsupported width.
+/// Returns the error for a column of integers with an unsupported width.
 pub(super) fn unsupported_integer_error(path: &str, name: &str, bits: i32) -> Error {
     Error::usage_with_hint(
         format!("`{path}` cannot be read: column `{name}` is of integers of {bits} bits"),
@@ -315,7 +316,7 @@ pub(super) fn unsupported_integer_error(path: &str, name: &str, bits: i32) -> Er
     )
 }
 
-/// Arrow's decoder panics on some damaged messages: that is the file's fault, not ours.
+/// Runs a decoder and converts its panic to an error: Arrow's decoder panics on some damaged messages.
 fn catch_decoder_panic<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
     tidemill_base::panics::catch_silently(work)
         .unwrap_or_else(|_| Err(ArrowError::IpcError("the decoder gave up".into())))
@@ -334,13 +335,13 @@ fn to_usize(bytes: u64, path: &str) -> Result<usize> {
     usize::try_from(bytes).map_err(|_| corrupt_error(path, None, "it is larger than memory can be"))
 }
 
-/// Batches, each with its bytes as stored.
+/// Batches, each with its stored bytes.
 type BoxedStoredBatches = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
 
-/// The wanted columns of some batches of a file, each with its bytes as stored.
+/// Opens the requested columns of some batches of a file, each batch with its stored bytes.
 ///
 /// # Errors
-/// [`Error::Changed`], [`Error::Io`].
+/// [`Error::FileChanged`], [`Error::Io`].
 fn open_batches(
     reading: &SplitPartRequest<'_>,
     layout: &ArrowFileMetadata,
@@ -377,7 +378,7 @@ fn open_batches(
         Some(input) => input,
         None => {
             let open = OpenFile::open(file, ReadPattern::UntilSplitEnd(file.size()), watch)?;
-            // Its bytes are told of with the batches.
+            // The input reports no progress; the batches do.
             Box::new(FileInput::new(Arc::new(open), 0, 0, watch.clone()))
         }
     };
@@ -392,11 +393,11 @@ fn open_batches(
     Ok(Box::new(stream))
 }
 
-/// What is read of each batch.
+/// The columns to read of each batch.
 struct BatchProjection {
     schema: SchemaRef,
     conversion: ColumnConversion,
-    /// By position, in order.
+    /// Column indices in ascending order.
     column_indices: Vec<usize>,
     needs_dictionaries: bool,
     path: Arc<str>,
@@ -422,7 +423,7 @@ impl BatchProjection {
         }
     }
 
-    /// Makes arrays of a batch's body.
+    /// Decodes the arrays of a batch from its body.
     fn decode_batch(
         &self,
         body: &Buffer,
@@ -434,7 +435,7 @@ impl BatchProjection {
         let damaged = |reason: String| corrupt_error(&self.path, Some(offset), reason);
         let rows = usize::try_from(batch.length())
             .map_err(|_| damaged(format!("a batch of {} rows", batch.length())))?;
-        // Nothing else is decoded of a batch whose rows are only counted.
+        // The only check of a batch whose rows are counted without decoding a column.
         if let Some(first) = batch.nodes().into_iter().flatten().next()
             && first.length() != batch.length()
         {
@@ -491,7 +492,7 @@ fn has_dictionary(data_type: &DataType) -> bool {
     }
 }
 
-/// The metadata of a message, behind what introduces it.
+/// Parses the metadata of a message, after its length prefix.
 fn parse_message<'a>(bytes: &'a [u8], path: &str, offset: u64) -> Result<Message<'a>> {
     let unreadable = |what: String| corrupt_error(path, Some(offset), what);
     let rest = bytes.strip_prefix(&CONTINUATION_MARKER).unwrap_or(bytes);
@@ -500,7 +501,7 @@ fn parse_message<'a>(bytes: &'a [u8], path: &str, offset: u64) -> Result<Message
         .map_err(|error| unreadable(format!("a message's metadata cannot be read ({error})")))
 }
 
-/// Which buffers of a batch are wanted, from where to where in its body.
+/// Selects the buffers of a batch that belong to requested columns, as ranges of its body.
 struct BufferSelection<'a> {
     buffer_ranges: Vec<(u64, u64)>,
     next_buffer: usize,
@@ -510,8 +511,8 @@ struct BufferSelection<'a> {
 }
 
 impl<'a> BufferSelection<'a> {
-    /// Finds out, and checks that all of them are inside the body and that they are not more
-    /// together than the body is.
+    /// Returns the ranges of the buffers of wanted columns. Returns `None` if a buffer lies outside of the
+    /// body, if all buffers together exceed the body, or if they do not match the columns.
     fn select_buffers(
         batch: arrow_ipc::RecordBatch<'a>,
         version: MetadataVersion,
@@ -554,7 +555,7 @@ impl<'a> BufferSelection<'a> {
         Some(())
     }
 
-    /// In the order in which the format has them.
+    /// Walks the buffers of a type in the order in which the format stores them.
     fn walk_type(&mut self, data_type: &DataType, is_wanted: bool) -> Option<()> {
         match data_type {
             DataType::Null => Some(()),
@@ -597,7 +598,7 @@ impl<'a> BufferSelection<'a> {
     }
 }
 
-/// Checks how long compressed buffers say that they become, before that is reserved.
+/// Checks the decompressed lengths that compressed buffers claim, before the decoder allocates them.
 fn check_decompressed_lengths(
     batch: arrow_ipc::RecordBatch<'_>,
     body: &[u8],
@@ -627,7 +628,7 @@ fn check_decompressed_lengths(
     Ok(())
 }
 
-/// Reads batches by their places.
+/// Reads the batches of a file by their positions.
 struct ArrowFileReader {
     open_file: OpenFile,
     projection: BatchProjection,
@@ -678,7 +679,7 @@ impl ArrowFileReader {
         let buffers =
             BufferSelection::select_buffers(batch, message.version(), place.body_bytes, columns)
                 .ok_or_else(|| damaged("a batch's buffers are not those of its columns".into()))?;
-        // Zero pages, of which only those that are read take memory.
+        // Zero pages: only those that are read take memory.
         let mut body = MutableBuffer::from_len_zeroed(place.body_bytes);
         self.read_buffers(&buffers, Self::body_offset(place), &mut body)?;
         check_decompressed_lengths(batch, &body, &buffers).map_err(damaged)?;
@@ -691,7 +692,7 @@ impl ArrowFileReader {
         )
     }
 
-    /// Reads wanted buffers to their places in a body that begins at `base`.
+    /// Reads buffers to their positions in a body that begins at offset `base` of the file.
     fn read_buffers(&self, buffers: &[(u64, u64)], base: u64, body: &mut [u8]) -> Result<()> {
         let mut sorted = buffers.to_vec();
         sorted.sort_unstable();
@@ -759,7 +760,7 @@ impl Iterator for ArrowFileReader {
     }
 }
 
-/// Takes a dictionary over, whole or added to what is there.
+/// Adds a dictionary batch, which replaces or extends a dictionary.
 fn add_dictionary(
     message: Message<'_>,
     body: &Buffer,
@@ -791,24 +792,24 @@ fn add_dictionary(
         .map_err(|error| damaged(format!("a dictionary cannot be read ({})", error_reason(&error))))
 }
 
-/// Reads messages one after another.
+/// Reads the messages of a stream one after another.
 struct ArrowStreamReader {
     input: Box<dyn ByteInput>,
     schema: SchemaRef,
     dictionaries: HashMap<i64, ArrayRef>,
     path: Arc<str>,
     position: u64,
-    /// Where the input ends, if that is known.
+    /// Size of the input, if known.
     input_bytes: Option<u64>,
-    /// Whether it is a file's stream, behind which the footer comes.
+    /// True if the stream is inside a file, so that a footer follows it.
     has_footer: bool,
-    /// None while only the schema is asked for.
+    /// `None` while only the schema is read.
     projection: Option<BatchProjection>,
     is_finished: bool,
 }
 
 impl ArrowStreamReader {
-    /// Reads up to the schema.
+    /// Reads the stream up to its schema.
     fn open_stream(input: Box<dyn ByteInput>, file: &SourceFile) -> Result<Self> {
         let mut stream = ArrowStreamReader {
             input,
@@ -877,7 +878,8 @@ impl ArrowStreamReader {
         corrupt_error(&self.path, Some(self.position), "it ends in the middle of a message")
     }
 
-    /// So many bytes, for which room is made as they come where their number may be wrong.
+    /// Reads exactly `count` bytes. Without a known input size the buffer grows as bytes arrive, because
+    /// `count` may be wrong.
     fn read_exact_bytes(&mut self, count: usize) -> Result<MutableBuffer> {
         if self.input_bytes.is_some_and(|size| count as u64 > size.saturating_sub(self.position)) {
             return Err(corrupt_error(
@@ -899,14 +901,14 @@ impl ArrowStreamReader {
         Ok(bytes)
     }
 
-    /// The first message's metadata in a file, in front of which there is padding: as much as the
-    /// writer aligns by.
+    /// Reads the metadata of the first message in a file. Padding precedes it, as much as the writer aligns
+    /// by.
     fn read_first_metadata(&mut self) -> Result<Vec<u8>> {
         for _ in 0..PADDING_BYTES_MAX / 8 {
             if let Some(metadata) = self.read_metadata()? {
                 return Ok(metadata);
             }
-            // That was no end mark: four zeros, and four more.
+            // The end mark was padding: four zeros, followed by four more.
             let mut zeros = [0xff; 4];
             if self.read_into(&mut zeros)? < 4 || zeros != [0; 4] {
                 break;
@@ -915,7 +917,7 @@ impl ArrowStreamReader {
         Err(corrupt_error(&self.path, Some(self.position), "an Arrow file without a schema"))
     }
 
-    /// A message's metadata with what introduces it; none at the end mark.
+    /// Reads the metadata of a message including its length prefix; returns `None` at the end mark.
     fn read_metadata(&mut self) -> Result<Option<Vec<u8>>> {
         let mut word = [0; 4];
         match self.read_into(&mut word)? {
@@ -929,7 +931,7 @@ impl ArrowStreamReader {
             }
             _ => return Err(self.truncation_error()),
         }
-        // Writers before Arrow 0.15 have the length alone.
+        // Writers before Arrow 0.15 omit the continuation marker.
         if word == CONTINUATION_MARKER && self.read_into(&mut word)? < 4 {
             return Err(self.truncation_error());
         }
@@ -1004,7 +1006,7 @@ impl ArrowStreamReader {
         }
     }
 
-    /// Behind the end mark: nothing, or a file's footer.
+    /// Checks that nothing but a file's footer follows the end mark.
     fn check_stream_end(&mut self) -> Result<()> {
         let end = self.position;
         let mut buffer = vec![0; 64 << 10];

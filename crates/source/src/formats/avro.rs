@@ -1,9 +1,9 @@
-//! Avro object container files: cut anywhere, and read from the next block on.
+//! Reader of Avro object container files, which can be split at any byte and are read from the next block.
 //!
-//! Nothing in a file lists its blocks. A split is a range of bytes, and its first block is the one
-//! behind the first sync marker in it, sixteen bytes that the file's writer chose. That these
-//! sixteen bytes are nowhere else is nearly certain and not quite (a file may hold another one in a
-//! column of bytes), so a start is a guess that the split before confirms, as in quoted text.
+//! A file has no list of its blocks. A split is a byte range, and its first block follows the first sync
+//! marker in it: sixteen bytes that the file's writer chose. Another occurrence of these bytes is very
+//! unlikely but possible (a column of bytes may contain another Avro file). So a start is a speculative
+//! boundary that the split before verifies, as in quoted text.
 
 use std::any::Any;
 use std::io::{self, BufReader, Read};
@@ -22,16 +22,16 @@ use crate::error::{Error, Result};
 use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
 use crate::{SourceFile, Split};
 
-/// A header is nearly always in this much.
+/// Bytes of one header read; few headers are longer.
 const HEADER_READ_BYTES: usize = 16 << 10;
-/// One read of blocks brings so much.
+/// Bytes of one read of blocks.
 const BLOCK_READ_BYTES: usize = 256 << 10;
-/// One look for a sync marker takes so much: a block is rarely longer.
+/// Bytes searched for a sync marker at a time; blocks are rarely longer.
 const MARKER_WINDOW_BYTES: usize = 64 << 10;
-/// Two integers of at most ten bytes.
+/// Maximum size of a block head: two integers of at most ten bytes.
 const BLOCK_HEAD_BYTES_MAX: usize = 20;
 
-/// The format.
+/// The Avro format.
 pub(super) struct AvroSourceFormat;
 
 impl FileFormat for AvroSourceFormat {
@@ -87,7 +87,7 @@ impl TypedFormat for AvroSourceFormat {
     }
 }
 
-/// What a file begins with.
+/// The header of a file.
 #[derive(Debug)]
 struct AvroFileMetadata(avro::Header);
 
@@ -97,17 +97,16 @@ impl FileMetadata for AvroFileMetadata {
     }
 }
 
-/// What is known of a file that was looked at as Avro.
+/// Returns the header of a file that was inspected as Avro.
 pub(crate) fn avro_header(file: &SourceFile) -> Option<&avro::Header> {
     let known: &dyn Any = file.metadata()?;
     known.downcast_ref().map(|AvroFileMetadata(header)| header)
 }
 
-/// What a file begins with.
+/// Reads the header of a file.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for what is no Avro file, [`Error::Usage`] for one that has no columns; those
-/// of reading.
+/// [`Error::Corrupt`] if it is not an Avro file, [`Error::Usage`] if it has no columns; I/O errors.
 fn read_header(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<avro::Header> {
     let input = match stdin {
         Some(input) => input,
@@ -121,7 +120,7 @@ fn read_header(file: &SourceFile, stdin: Option<Box<dyn ByteInput>>) -> Result<a
     avro::Header::read(&mut input).map_err(|error| error_from_avro(error, file.display_name()))
 }
 
-/// An input as a reader, whose errors stay ours.
+/// A [`Read`] over an input that keeps this crate's errors.
 struct ByteInputReader(Box<dyn ByteInput>);
 
 impl Read for ByteInputReader {
@@ -146,21 +145,21 @@ fn error_from_avro(error: avro::Error, path: &str) -> Error {
     }
 }
 
-/// The blocks of a piece.
+/// The blocks of a split part.
 struct AvroBlockReader {
     reader: avro::Reader<BufReader<ByteInputReader>>,
     open_file: Option<Arc<OpenFile>>,
     path: Arc<str>,
     start_offset: u64,
-    /// True if dates are by the Julian calendar.
+    /// True if dates follow the Julian calendar.
     has_julian_dates: bool,
 }
 
 impl AvroBlockReader {
-    /// Opens a piece at `exact_start`, or where its first block seems to begin.
+    /// Opens a split part at `exact_start`, or where its first block seems to begin.
     ///
     /// # Errors
-    /// Those of reading.
+    /// I/O errors.
     fn open(
         reading: &SplitPartRequest<'_>,
         header: &avro::Header,
@@ -239,8 +238,8 @@ fn skip_bytes(input: &mut dyn ByteInput, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Where the first block behind a sync marker begins, at `from` or later; the file's size if there
-/// is none.
+/// Returns the start of the first block after a sync marker, at `from` or later; the file size if there is
+/// none.
 fn find_block_start(
     open: &OpenFile,
     header: &avro::Header,
@@ -249,7 +248,7 @@ fn find_block_start(
 ) -> Result<u64> {
     let marker = header.sync_marker();
     let finder = memchr::memmem::Finder::new(marker);
-    // The header ends with the first one.
+    // The header ends with the first sync marker.
     let least = header.header_bytes() - marker.len() as u64;
     let mut at = from.saturating_sub(marker.len() as u64).max(least);
     let mut window = vec![0; MARKER_WINDOW_BYTES];
@@ -262,16 +261,16 @@ fn find_block_start(
         if count < window.len() {
             return Ok(open.size());
         }
-        // One that begins at the window's end is found in the next.
+        // A marker that begins at the end of the window is found in the next window.
         at += (count - (marker.len() - 1)) as u64;
     }
 }
 
-/// Finds where the splits of one file start, from block to block, where that is cheap: elsewhere
-/// each would be a request, and the marker is believed.
+/// Finds the exact boundaries of the splits of one local file by going from block to block. In a remote file
+/// each block would cost a request, so the sync marker is trusted.
 ///
 /// # Errors
-/// Those of reading.
+/// I/O errors.
 fn find_exact_boundaries(splits: &mut [Split], cancel: &CancelFlag) -> Result<()> {
     let Some(piece) = splits.first().and_then(|split| split.parts.first()) else { return Ok(()) };
     let file = Arc::clone(&piece.file);
@@ -294,7 +293,7 @@ fn find_exact_boundaries(splits: &mut [Split], cancel: &CancelFlag) -> Result<()
             let count = open.read_at(&mut head, position)?;
             match avro::block_length_from_head(&head[..count]) {
                 Some(bytes) => position = position.saturating_add(bytes),
-                // Whoever reads the block says what is wrong with it.
+                // The reader of the block reports the damage.
                 None => position = open.size(),
             }
         }

@@ -1,10 +1,9 @@
-//! What formats share whose rows come as batches already: objects of the program around, formats that
-//! it has registered, rowfiles, Arrow IPC and Avro.
+//! The reader of formats whose rows arrive as batches: memory rows, registered formats, rowfiles, Arrow IPC
+//! and Avro.
 //!
-//! What these have in common with Parquet is done as there: a file is a list of **chunks** (batches
-//! in memory, blocks of a rowfile) that splits take runs of, its columns are found by name, and
-//! each is made the type that it has in the source. Strings become views whatever layout they come
-//! in; categories become their values.
+//! It follows the Parquet reader: a file is a list of **chunks** (batches in memory, blocks of a rowfile)
+//! that splits are packed from, columns are found by name, and each column is converted to its type in the
+//! source. Strings become views in every layout; dictionary values replace dictionary codes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,17 +20,18 @@ use crate::file_columns::{ColumnLayoutPolicy, FileColumns, FileSchemaCollector};
 use crate::type_unification::{cast_to_source_type, propagate_struct_nulls};
 use crate::{SourceFile, SplitPart};
 
-/// A column that is read.
+/// A column to read.
 pub(crate) struct WantedColumn {
-    /// Its place in the file.
+    /// Index of the column in the file.
     pub(crate) file_index: usize,
-    /// What it becomes.
+    /// The field that the column becomes.
     pub(crate) target_field: FieldRef,
-    /// The file that has it of this type; none if the user wants it, rounded if need be.
+    /// The file whose values gave the column this type; `None` if the user declared it, so that values are
+    /// rounded.
     pub(crate) type_witness: Option<Arc<SourceFile>>,
 }
 
-/// A value that the type does not hold which the column has in another file, or by the schema.
+/// Returns the error for a value that does not fit the type that another file or the schema gives its column.
 pub(crate) fn type_misfit_error(column: &WantedColumn, path: &str, reason: &str) -> Error {
     let name = column.target_field.name();
     match &column.type_witness {
@@ -51,10 +51,11 @@ pub(crate) fn type_misfit_error(column: &WantedColumn, path: &str, reason: &str)
     }
 }
 
-/// The columns of all files, each of which `inspect` opens.
+/// Inspects all files with `inspect` and returns their columns.
 ///
 /// # Errors
-/// Those of `inspect`; [`Error::Differ`] for a file whose columns are others, where they may not be.
+/// The errors of `inspect`; [`Error::IncompatibleFiles`] for a file with other columns, if `layouts` does not
+/// allow them to differ.
 pub(crate) fn inspect_files(
     files: &[Arc<SourceFile>],
     layouts: ColumnLayoutPolicy,
@@ -78,7 +79,8 @@ pub(crate) fn inspect_files(
     Ok(gathered.into_columns())
 }
 
-/// Runs of chunks of about the target size, with their bytes: of those whose parts are wanted.
+/// Packs the wanted chunks into runs of about `target` bytes. Returns the chunk indices and the bytes of each
+/// run; `wanted` decides by file and row group.
 pub(crate) fn pack_chunks(
     file: &SourceFile,
     known: &dyn FileMetadata,
@@ -103,8 +105,8 @@ pub(crate) fn pack_chunks(
     runs
 }
 
-/// The column as the source shows it, if nothing else is said: nullable, strings as views,
-/// categories as their values.
+/// Returns the default type of a column in the source: nullable, strings as views, dictionary values instead
+/// of codes.
 pub(crate) fn normalize_field(field: &FieldRef) -> FieldRef {
     let data_type = match field.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
@@ -135,7 +137,7 @@ pub(crate) fn normalize_field(field: &FieldRef) -> FieldRef {
         other => other.clone(),
     };
     let plain = Field::new(field.name(), data_type, true);
-    // Of what a field says, this is what its bytes cannot be read without.
+    // Of a field's metadata, only this key is needed to read the column's bytes.
     Arc::new(match field.metadata().get(rowfile::metadata_keys::ROW_SCHEMA) {
         Some(schema) => plain.with_metadata(
             [(rowfile::metadata_keys::ROW_SCHEMA.to_owned(), schema.clone())].into(),
@@ -144,22 +146,22 @@ pub(crate) fn normalize_field(field: &FieldRef) -> FieldRef {
     })
 }
 
-/// Batches as their format gives them, each with its bytes as stored.
+/// An iterator of batches as their format yields them, each with its stored bytes.
 pub(crate) trait StoredBatchIterator:
     Iterator<Item = Result<(RecordBatch, u64)>> + Send
 {
-    /// Where the first record begins and where the next one does, where the beginning is a guess.
+    /// Returns the offsets of the first record and of the next one if the start is a guess.
     fn record_boundaries(&self) -> Option<(u64, u64)> {
         None
     }
 
-    /// Rows and bytes that were left out so far because they are damaged.
+    /// Returns the numbers of rows and bytes skipped so far because they are damaged.
     fn skipped_rows_and_bytes(&self) -> (u64, u64) {
         (0, 0)
     }
 }
 
-/// Batches of which there is nothing more to say.
+/// Batches that have no speculative boundaries and skip no rows.
 pub(crate) struct PlainBatches<I>(pub(crate) I);
 
 impl<I: Iterator> Iterator for PlainBatches<I> {
@@ -175,28 +177,28 @@ impl<I: Iterator<Item = Result<(RecordBatch, u64)>> + Send> StoredBatchIterator
 {
 }
 
-/// Reads the wanted columns of a piece out of batches.
+/// Reads the requested columns of a split part from batches.
 pub(crate) struct SplitPartBatchReader<B> {
     batches: B,
     columns: Vec<WantedColumn>,
-    /// What the file calls them.
+    /// Names of the columns in the file.
     column_names: Vec<String>,
     schema: SchemaRef,
     path: Arc<str>,
-    /// What is left of a batch that is larger than one of ours.
+    /// Rows not yet returned of a batch with more than `batch_rows` rows.
     remaining_batch: Option<RecordBatch>,
     batch_rows: usize,
-    /// Whether the next rows are of a batch that had more.
+    /// True if the next rows belong to a batch from which rows were already returned.
     is_batch_tail: bool,
     context: ReadContext,
-    /// Bytes of the piece that have not been told of.
+    /// Bytes of the part that have not been reported as progress.
     unreported_bytes: u64,
     part: SplitPart,
-    /// Rows of the piece before the last batch, and with it.
+    /// Number of rows of the part before the last batch, and including it.
     batch_row_span: (u64, u64),
 }
 
-/// What a file calls the columns that are wanted of it.
+/// Returns the file's names of the requested columns.
 pub(crate) fn file_column_names(
     metadata: &dyn FileMetadata,
     columns: &[WantedColumn],
@@ -206,12 +208,12 @@ pub(crate) fn file_column_names(
     own.map(|field| field.name().clone()).collect()
 }
 
-/// The places of the columns that are wanted of a file.
+/// Returns the indices of the requested columns in their file.
 pub(crate) fn file_column_indices(columns: &[WantedColumn]) -> Vec<usize> {
     columns.iter().map(|column| column.file_index).collect()
 }
 
-/// Reads what is wanted out of the batches of a piece.
+/// Creates the reader of a split part from its batches.
 pub(crate) fn new_batch_reader<B: StoredBatchIterator + 'static>(
     reading: SplitPartRequest<'_>,
     batches: B,
@@ -259,7 +261,7 @@ impl<B: StoredBatchIterator> SplitPartBatchReader<B> {
                 });
             };
             let exactly = wanted.type_witness.is_some();
-            // What readers of batches give is anything below a null.
+            // Readers may leave any value below a null.
             let column = propagate_struct_nulls(column)?;
             cast_to_source_type(&column, wanted.target_field.data_type(), exactly)
                 .map_err(|reason| type_misfit_error(wanted, &self.path, &reason))
@@ -294,7 +296,7 @@ impl<B: StoredBatchIterator> SplitPartReader for SplitPartBatchReader<B> {
         self.batch_row_span = (self.batch_row_span.1, self.batch_row_span.1 + rows as u64);
         let mut part = self.assemble_batch(&batch.slice(0, rows))?;
         if rows < batch.num_rows() || self.is_batch_tail {
-            // A slice keeps the whole batch alive, and counts as such.
+            // A slice keeps the whole batch alive and is accounted as such, so it is copied.
             part = batch_compaction::compact_batch(&part)?;
         }
         self.is_batch_tail = self.remaining_batch.is_some();

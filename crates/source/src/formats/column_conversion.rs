@@ -1,5 +1,5 @@
-//! Renames repeated columns and converts Arrow UUIDs to text, unions to structs and list views to lists, for Arrow files and for tables in
-//! memory.
+//! Conversion of file columns to source columns, for Arrow files and tables in memory: numbers repeated
+//! names, and converts Arrow UUIDs to text, unions to structs and list views to lists.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::file_columns::number_repeated_names;
 const EXTENSION_NAME_KEY: &str = "ARROW:extension:name";
 const UUID_EXTENSION_NAME: &str = "arrow.uuid";
 
-/// The columns of a file with their shown names and types.
+/// The conversion of a file's columns to the names and types that the source has.
 #[derive(Debug, Clone)]
 pub(super) struct ColumnConversion {
     stored_schema: SchemaRef,
@@ -24,7 +24,7 @@ pub(super) struct ColumnConversion {
 }
 
 impl ColumnConversion {
-    /// Derives unique names and shown types of the columns of `path`.
+    /// Derives unique names and source types for the columns of `path`.
     pub(super) fn new(own: &SchemaRef, path: &str) -> Self {
         let mut names: Vec<String> = own.fields().iter().map(|it| it.name().clone()).collect();
         let note = rename_repeated_columns(&mut names, path);
@@ -42,17 +42,17 @@ impl ColumnConversion {
         Self { stored_schema: Arc::clone(own), source_schema: shown, renaming_note: note }
     }
 
-    /// The columns with their shown names and types.
+    /// Returns the columns with their names and types in the source.
     pub(super) fn source_schema(&self) -> &SchemaRef {
         &self.source_schema
     }
 
-    /// A message about renamed columns, if there are any.
+    /// Returns a message about renamed columns, if there are any.
     pub(super) fn renaming_note(&self) -> Option<&str> {
         self.renaming_note.as_deref()
     }
 
-    /// Converts a batch that has the file's columns at `places`.
+    /// Converts a batch that contains the file's columns at `places`.
     ///
     /// # Errors
     /// [`Error::Arrow`] if Arrow cannot build the batch.
@@ -84,14 +84,14 @@ impl ColumnConversion {
     }
 }
 
-/// Numbers repeated names; returns a message about them if there are any.
+/// Numbers repeated names. Returns a message about them if there are any.
 pub(super) fn rename_repeated_columns(names: &mut [String], path: &str) -> Option<String> {
     let (own, name, more) = number_repeated_names(names)?;
     let more = if more > 0 { format!(", and so on {more} more") } else { String::new() };
     Some(format!("`{path}`: of columns of one name the second `{own}` is `{name}`{more}"))
 }
 
-/// Renames a field.
+/// Returns the field with another name.
 pub(super) fn with_name(field: &FieldRef, name: String) -> FieldRef {
     match *field.name() == name {
         true => Arc::clone(field),
@@ -104,7 +104,7 @@ fn is_uuid_field(field: &Field) -> bool {
         && field.metadata().get(EXTENSION_NAME_KEY).is_some_and(|name| name == UUID_EXTENSION_NAME)
 }
 
-/// Returns whether a field, or one within it, is shown as another type.
+/// Returns whether the source has another type for a field, or for a field within it.
 fn needs_conversion(field: &FieldRef) -> bool {
     is_uuid_field(field)
         || match field.data_type() {
@@ -118,8 +118,8 @@ fn needs_conversion(field: &FieldRef) -> bool {
         }
 }
 
-/// Changes UUIDs to text, map keys to `Utf8`, because SQL compares them with `Utf8` literals, others to views; unions to structs, and list
-/// views to lists.
+/// Returns the field with its source type: UUIDs become text, unions structs, and list views lists. Map keys
+/// become `Utf8`, because SQL compares them with `Utf8` literals; other text becomes a view.
 fn convert_field(field: &FieldRef) -> FieldRef {
     if !needs_conversion(field) {
         return Arc::clone(field);
@@ -153,7 +153,7 @@ fn convert_field(field: &FieldRef) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(data_type))
 }
 
-/// Changes a field to text and drops its extension type.
+/// Returns the field as text, without its extension type.
 fn to_text_field(field: &FieldRef, text: DataType) -> FieldRef {
     let mut metadata = field.metadata().clone();
     metadata.retain(|key, _| !key.starts_with("ARROW:extension:"));

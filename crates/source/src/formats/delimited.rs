@@ -1,4 +1,5 @@
-//! Delimited text: CSV and TSV.
+//! Delimited text (CSV and TSV): detection of the dialect, inference of columns, and notes about values that
+//! stay text.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::source_sample::{
 use crate::text_options::{CsvDialect, TextOptionSupport};
 use crate::{SourceFile, SourceSpec};
 
-/// Text with something between its fields.
+/// Text with a delimiter between fields.
 pub(super) struct DelimitedSourceFormat {
     name: &'static str,
     suffixes: &'static [&'static str],
@@ -55,7 +56,7 @@ impl FileFormat for DelimitedSourceFormat {
 impl TextFormat for DelimitedSourceFormat {
     fn detect_text_options(&self, spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<()> {
         let options = &spec.text_options;
-        // A program is not started once more for it.
+        // Detection would start the filter program once more.
         if spec.filter_program.is_some() {
             return Ok(());
         }
@@ -64,7 +65,7 @@ impl TextFormat for DelimitedSourceFormat {
         else {
             return Ok(());
         };
-        // What a file's first line says of its delimiter, and its name of tabs, is said.
+        // A separator line and the `.tsv` suffix declare the delimiter.
         let said = sample.declared_separator.filter(|_| options.delimiter.is_none());
         if let Some(delimiter) = said {
             sample.dialect.delimiter = delimiter;
@@ -83,7 +84,7 @@ impl TextFormat for DelimitedSourceFormat {
             && options.header_row.is_none()
             && let Some(line) = csv::find_header_below_titles(&sample.dialect, given, &text)
         {
-            // A line that says what stands between fields is not in the text.
+            // The text lacks the separator line.
             let line = line + u64::from(sample.declared_separator.is_some());
             sample.likely_header_line = Some(line);
             let note = format!(
@@ -147,7 +148,7 @@ impl TextFormat for DelimitedSourceFormat {
     }
 }
 
-/// Without a header, a schema with as many columns as the file names them.
+/// Names the columns of files without a header by a schema with the same number of columns.
 fn rename_by_position(fields: &mut [FieldRef], wanted: &Schema, dialect: &CsvDialect) {
     let foreign =
         || wanted.fields().iter().any(|field| !fields.iter().any(|own| own.name() == field.name()));
@@ -164,9 +165,9 @@ fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<Fil
     let may_differ = sample.files.len() > 1
         && spec.layout_policy.unwrap_or_default() == ColumnLayoutPolicy::Union;
     let mut collected = ColumnNameCollector::default();
-    // What is known of the beginnings of files already.
+    // Inferences from files whose beginning has been read already.
     let mut begun: HashMap<usize, infer::csv::CsvInference> = HashMap::new();
-    // What is said of the first header that has a name again.
+    // The note about the first header with a repeated name.
     let mut again = None;
     if may_differ && dialect.header {
         let mut known: HashMap<Arc<Vec<String>>, usize> = HashMap::new();
@@ -193,7 +194,7 @@ fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<Fil
 
     let mut shown: Vec<SampledColumnType> = Vec::new();
     let mut marked: Vec<TextColumnAnalysis> = Vec::new();
-    // Records of the sample, those among them that have all fields, and the first that was looked at.
+    // Record count of the sample, count of records with all fields, and the first record if it is malformed.
     let (mut record_count, mut fitting_count, mut first_record) = (0, 0, None);
     let mut take = |collected: &ColumnNameCollector,
                     file: usize,
@@ -266,7 +267,7 @@ fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<Fil
         return declared_columns_without_data(spec, sample, lacking, "blank lines, if any");
     }
     if may_differ {
-        // The beginnings of others.
+        // The beginnings of other files.
         let inspect = |file: &SourceFile, block: &[u8]| {
             let fields = collected.file_columns(file.index).len();
             let mut inference = infer::csv::CsvInference::new(&dialect, fields);
@@ -286,7 +287,7 @@ fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<Fil
                 take(&collected, *file, inference);
             }
         }
-        // And of the first files with columns that nothing is known of yet.
+        // The beginnings of the first files with columns that no earlier file has.
         let is_unknown =
             |column: &usize| shown.get(*column).is_none_or(|shown| !shown.has_values());
         let is_new = |file: &usize| *file >= looked_at && !chosen.contains(file);
@@ -336,7 +337,7 @@ struct MalformedRecord {
     invisible: Option<InvisibleBytes>,
 }
 
-/// Returns the place of the first record of a block, and what is wrong with it, if it is malformed.
+/// Returns the first record of a block and its offset if the record is malformed.
 fn find_malformed_record(
     dialect: &CsvDialect,
     fields: usize,
@@ -354,19 +355,19 @@ fn find_malformed_record(
     Some((start, MalformedRecord { fault: bad.fault, may_be_comment, invisible }))
 }
 
-/// A sample whose records are all malformed: they show no types.
+/// A sample whose records are all malformed, so that they show no types.
 #[derive(Debug)]
 pub(crate) struct RejectedSample {
     /// The file of the first record.
     file: Arc<SourceFile>,
     record_count: u64,
-    /// Offset of the first record, and why it is refused.
+    /// Offset of the first record, and why it is rejected.
     offset: u64,
     fault: RecordFault,
 }
 
 impl RejectedSample {
-    /// Returns the message and the hint, which declares `column` as an example.
+    /// Returns the message and the hint. The hint declares `column` as an example.
     pub(crate) fn explain(&self, column: &str) -> (String, String) {
         let line = self.file.line_number_at(self.offset).ok().filter(|line| *line > 0);
         let place = match line {
@@ -394,21 +395,23 @@ impl RejectedSample {
     }
 }
 
-/// What a column's values are without words that mostly mean no value.
+/// Evidence about a column that is read as text: the types its values would have under other readings.
 #[derive(Debug, Clone, Default)]
 struct TextColumnAnalysis {
+    /// The kind of the values without words that usually mean null.
     other_kind: InferredTextType,
-    /// How many there are.
+    /// Number of words that usually mean null.
     null_word_count: u64,
     null_words: Vec<&'static str>,
     /// The first file with such a word.
     first_file: Option<usize>,
-    /// What the values are as dates that are written otherwise.
+    /// The order of day and month, if the values are dates in another spelling.
     day_order: NonIsoDates,
-    /// And as numbers with commas.
+    /// The meaning of commas, if the values are numbers with commas.
     comma_numbers: CommaNumbers,
-    /// True if some have spaces around them, and the kind that all are without.
+    /// True if some values have spaces around them.
     has_spaces: bool,
+    /// The kind of the values without such spaces.
     trimmed_kind: InferredTextType,
 }
 
@@ -431,7 +434,7 @@ impl TextColumnAnalysis {
     }
 }
 
-/// Columns that are text for the sake of a few words.
+/// Finds columns that are text only because of a few values or an unusual spelling.
 fn find_suspect_text_columns(
     spec: &SourceSpec,
     fields: &[FieldRef],
@@ -501,7 +504,7 @@ fn find_suspect_text_columns(
     found.collect()
 }
 
-/// A column that is text and could be something else.
+/// A column that is read as text but probably has another type.
 #[derive(Debug, Clone)]
 pub(crate) struct SuspectTextColumn {
     pub(crate) name: String,
@@ -510,26 +513,26 @@ pub(crate) struct SuspectTextColumn {
     first_file: String,
 }
 
-/// What a column that is text is besides.
+/// The type that the values of a text column would have under another reading.
 #[derive(Debug, Clone)]
 enum TextAlternative {
-    /// Something else but for a few words, which mostly mean no value.
+    /// Another type except for a few words, which usually mean null.
     NullWords {
-        /// What it would be without them.
+        /// The type without these words.
         other_type: DataType,
         null_words: Vec<&'static str>,
     },
-    /// Dates that are written otherwise, and the formats that read them.
+    /// Dates in another spelling, and the formats that parse them.
     OtherDateFormats(Vec<String>),
-    /// Times of which only some state a zone.
+    /// Times of which only some state a time zone.
     PartlyZonedTimes,
-    /// Numbers with commas, and what reads them.
+    /// Numbers with commas, and the SQL expressions that parse them.
     CommaNumbers(Vec<String>),
-    /// Numbers, times or Booleans with spaces around them, and what reads them.
+    /// Numbers, times or Booleans with spaces around them, and the SQL expressions that parse them.
     SpacedValues(Vec<String>),
 }
 
-/// What is said of such columns.
+/// Returns the warning about such columns, if there are any.
 pub(crate) fn suspect_columns_warning<'a>(
     columns: impl Iterator<Item = &'a SuspectTextColumn>,
 ) -> Option<String> {
@@ -592,7 +595,7 @@ pub(crate) fn suspect_columns_warning<'a>(
     Some(said.join("\n"))
 }
 
-/// What is said of dates that are written otherwise.
+/// Returns the note about dates in another spelling.
 fn date_formats_note(columns: &[(&SuspectTextColumn, &Vec<String>)]) -> Option<String> {
     let (first, formats) = columns.first()?;
     let name = quote_identifier(&first.name);
@@ -607,7 +610,7 @@ fn date_formats_note(columns: &[(&SuspectTextColumn, &Vec<String>)]) -> Option<S
     ))
 }
 
-/// Returns the note about columns of times of which only some state a zone.
+/// Returns the note about columns in which only some times state a time zone.
 fn partly_zoned_note(columns: &[(&SuspectTextColumn, ())]) -> Option<String> {
     let (first, ()) = columns.first()?;
     Some(format!(
@@ -630,7 +633,7 @@ fn spaces_note(columns: &[(&SuspectTextColumn, &Vec<String>)]) -> Option<String>
     ))
 }
 
-/// What is said of numbers with commas.
+/// Returns the note about numbers with commas.
 fn commas_note(columns: &[(&SuspectTextColumn, &Vec<String>)]) -> Option<String> {
     let (first, reading) = columns.first()?;
     Some(format!(
@@ -642,14 +645,14 @@ fn commas_note(columns: &[(&SuspectTextColumn, &Vec<String>)]) -> Option<String>
     ))
 }
 
-/// A column's name as it stands in SQL.
+/// Returns a column name as SQL writes it, quoted if necessary.
 fn quote_identifier(name: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_plain = name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit());
     if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-/// The names of the first columns, and how many more there are.
+/// Lists the names of the first columns, and the number of further ones.
 fn list_first_names<T>(columns: &[(&SuspectTextColumn, T)]) -> String {
     let names: Vec<String> =
         columns.iter().take(4).map(|(column, _)| format!("`{}`", column.name)).collect();
@@ -659,10 +662,10 @@ fn list_first_names<T>(columns: &[(&SuspectTextColumn, T)]) -> String {
     }
 }
 
-/// Refuses a header that is not UTF-8: its columns would have names that nobody wrote.
+/// Checks that a header is UTF-8, because the names of its columns would otherwise be wrong.
 ///
 /// # Errors
-/// [`Error::Corrupt`] with its line and its byte.
+/// [`Error::Corrupt`] with line and byte offset.
 pub(crate) fn check_header(dialect: &CsvDialect, file: &SourceFile, block: &[u8]) -> Result<()> {
     if !dialect.header {
         return Ok(());
@@ -687,8 +690,8 @@ pub(crate) fn check_header(dialect: &CsvDialect, file: &SourceFile, block: &[u8]
     })
 }
 
-/// Where a file's header has nothing in common with the others', it is most likely a record, whose
-/// values must not become columns.
+/// Checks that every header shares a column with the others. A header that does not is probably a record,
+/// whose values must not become column names.
 fn check_headers_related(collected: &ColumnNameCollector, files: &[Arc<SourceFile>]) -> Result<()> {
     let (Some((file, columns)), Some((first, _))) =
         (collected.find_unrelated_file(), collected.layouts().next())

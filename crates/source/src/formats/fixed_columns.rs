@@ -1,4 +1,4 @@
-//! What formats share that have the same columns always.
+//! Type declarations for formats that always have the same columns.
 
 use arrow::datatypes::Schema;
 use tidemill_text::sql_type_name;
@@ -6,17 +6,17 @@ use tidemill_text::sql_type_name;
 use crate::error::{Error, Result};
 use crate::file_columns::FileColumns;
 
-/// Gives columns the types that the user has for them, which can only be their own.
+/// Accepts declared types that equal the column's own type.
 ///
 /// # Errors
-/// [`Error::Usage`] for others.
+/// [`Error::Usage`] for other types.
 pub(super) fn declare_fixed_types(
     columns: &mut FileColumns,
     wanted: &Schema,
     format: &str,
 ) -> Result<()> {
     for field in wanted.fields() {
-        // An unknown one is for whoever takes the types over.
+        // `override_types` reports unknown columns.
         let own = columns.fields.iter().find(|own| own.name() == field.name());
         if let Some(own) = own.filter(|own| own.data_type() != field.data_type()) {
             return Err(Error::usage_with_hint(

@@ -1,4 +1,4 @@
-//! What formats share whose columns a sample shows.
+//! Columns of text formats that a sample shows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::record_fault::nul_hole_hint;
 use crate::source_sample::SourceSample;
 use crate::{SourceFile, SourceSpec};
 
-/// Of so many files it is noted which showed what.
+/// Maximum number of files whose inferred types are recorded as witnesses.
 const WITNESSED_FILES_MAX: usize = 256;
 
 pub(super) fn record_file_types(
@@ -27,7 +27,8 @@ pub(super) fn record_file_types(
     }
 }
 
-/// Columns that every file has by their names; `is_sampled` says that not all records were looked at.
+/// Returns columns that every file has by name. `is_sampled` states that the sample does not cover all
+/// records.
 pub(super) fn columns_by_name(
     fields: Vec<FieldRef>,
     shown_by: &TypeWitnesses,
@@ -37,18 +38,19 @@ pub(super) fn columns_by_name(
     FileColumns { type_witnesses: shown_by, is_sampled, ..FileColumns::with_uniform_layout(fields) }
 }
 
-/// Gives columns that are found by their names the types that the user has for them.
+/// Applies declared types to columns that are found by name.
 ///
 /// # Errors
-/// [`Error::Usage`] for a type that is not read from text, and for a name without quotes that a key of the sample has in
-/// another case: SQL ignores the case of such a name, and a column of the name itself would be null in every record.
+/// [`Error::Usage`] for a type that cannot be read from text, and for an unquoted name that differs only in
+/// case from a key of the sample: SQL ignores the case of such a name, and the declared column would be null
+/// in every record.
 pub(super) fn declare_types_by_name(
     columns: &mut FileColumns,
     wanted: &Schema,
     format: &str,
 ) -> Result<()> {
     let sampled_fields = columns.fields.clone();
-    // A key may come only behind the sample.
+    // A key may appear only after the sample.
     for field in wanted.fields() {
         let is_shown = |own: &FieldRef| own.name() == field.name();
         if columns.fields.iter().any(is_shown) {
@@ -70,12 +72,12 @@ pub(super) fn declare_types_by_name(
     check_readable_types(columns, format, tidemill_text::is_readable_type)
 }
 
-/// Returns true for names that differ in case at most.
+/// Returns whether two names differ at most in case.
 fn is_equal_ignoring_case(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
 }
 
-/// Returns a field of a schema as a column of a source, which has no notes of how its name was written.
+/// Returns a field of a schema as a column of a source, without the metadata about the spelling of its name.
 fn without_metadata(field: &FieldRef) -> FieldRef {
     match field.metadata().is_empty() {
         true => Arc::clone(field),
@@ -83,7 +85,7 @@ fn without_metadata(field: &FieldRef) -> FieldRef {
     }
 }
 
-/// Refuses a column of a type that is not read from text.
+/// Checks that the type of every column can be read from text.
 pub(super) fn check_readable_types(
     columns: &FileColumns,
     format: &str,
@@ -99,8 +101,8 @@ pub(super) fn check_readable_types(
     }
 }
 
-/// Returns the error of a source of which no record is `noun`; `fault` is what is wrong with the first one, in the file
-/// `path`.
+/// Returns the error for a source in which no record is `noun`. `fault` describes the first record, in the
+/// file `path`.
 pub(super) fn unreadable_records_error(
     path: String,
     noun: &str,
@@ -118,11 +120,11 @@ pub(super) fn unreadable_records_error(
     }
 }
 
-/// The columns of no data: those that the user names.
+/// Returns the declared columns of a source without records.
 ///
 /// # Errors
-/// [`Error::Usage`] where nobody names any: nothing is damaged, and nothing tells the columns. `lacking` is what
-/// tells them in this format, `filling` what a file without it may hold.
+/// [`Error::Usage`] if no columns are declared: nothing is damaged, but nothing shows the columns either.
+/// `lacking` is what would show them in this format, `filling` what a file without it may contain.
 pub(super) fn declared_columns_without_data(
     spec: &SourceSpec,
     sample: &mut SourceSample<'_>,

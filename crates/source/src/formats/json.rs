@@ -19,7 +19,7 @@ use crate::{SourceFile, SourceSpec};
 
 const NAME: &str = "json";
 
-/// The format.
+/// The JSON format.
 pub(super) struct JsonSourceFormat;
 
 impl FileFormat for JsonSourceFormat {
@@ -76,7 +76,8 @@ impl TextFormat for JsonSourceFormat {
         true
     }
 
-    /// JSON that is no object per line is read front to back: the start of a record depends on all brackets before it.
+    /// JSON that is not one object per line is read front to back, because the start of a record depends on
+    /// all brackets before it.
     fn is_unsplittable(&self, file: &SourceFile, watch: &ReadContext) -> Result<bool> {
         let open = OpenFile::open(file, ReadPattern::Random, watch)?;
         let mut head = vec![0; HEAD_READ_BYTES_MIN];
@@ -91,7 +92,8 @@ impl TextFormat for JsonSourceFormat {
         }
     }
 
-    /// A line that is one object, and the next one that begins as one: within a record there is a comma between.
+    /// A line that is one object, followed by a line that begins an object, proves that the file has one
+    /// object per line: within a record, a comma would stand between them.
     fn is_splittable_by_sample(&self, seen: &[u8]) -> bool {
         let lines = seen.split(|byte| *byte == b'\n').skip(1);
         let next = lines.clone().skip(1);
@@ -112,7 +114,7 @@ impl TextFormat for JsonSourceFormat {
     }
 }
 
-/// Bytes of a file that the first look takes, to tell whether the file can be cut.
+/// Bytes of a file read first to decide whether it can be split.
 const HEAD_READ_BYTES_MIN: usize = 4 << 10;
 
 fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<FileColumns> {
@@ -158,7 +160,7 @@ fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<Fil
     }
 }
 
-/// Keys that are values are no columns.
+/// Returns the error for records with too many different keys, which are probably values and not columns.
 fn too_many_keys_error(file: &SourceFile) -> Error {
     Error::usage_with_hint(
         format!(

@@ -1,10 +1,10 @@
-//! Dates that Spark and Hive counted by the Julian calendar.
+//! Conversion of dates that Spark and Hive counted by the Julian calendar.
 //!
-//! Spark before 3.0, later ones in their mode `LEGACY`, and Hive with `writer.date.proleptic` = `false` write days before
-//! 1582-10-15 by the Julian calendar, and say so in a file's metadata. Parquet and Avro mean the proleptic Gregorian
-//! calendar. Such a day is shown as the date that its writer was given: 0001-01-01 is stored as day -719164, which
-//! is 0000-12-30. February 29 of a year that has none, such as 1500, is March 1, as in Spark. Days of timestamps are
-//! those of UTC.
+//! Spark before 3.0, later releases in mode `LEGACY`, and Hive with `writer.date.proleptic` = `false` write
+//! days before 1582-10-15 by the Julian calendar, and state that in the file's metadata. Parquet and Avro
+//! mean the proleptic Gregorian calendar. Such a day is read as the date that its writer was given:
+//! 0001-01-01 is stored as day -719164, which is 0000-12-30. February 29 of a year without one, such as 1500,
+//! becomes March 1, as in Spark. The days of timestamps are those of UTC.
 //!
 //! Source of the keys: Spark's `DataSourceUtils.datetimeRebaseSpec` and `int96RebaseSpec`, Hive's
 //! `DataWritableWriteSupport`.
@@ -27,17 +27,17 @@ const FIRST_GREGORIAN_DAY: i64 = -141_427;
 const JULIAN_YEAR_0_DAY: i64 = -719_470;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// What a file's metadata says of its calendar.
+/// The calendar of a file's dates, as its metadata states it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct JulianCalendarFlags {
-    /// True if dates and timestamps are by the Julian calendar.
+    /// True if dates and timestamps follow the Julian calendar.
     pub(super) has_julian_dates: bool,
-    /// True if timestamps of Parquet's `INT96` are.
+    /// True if Parquet's `INT96` timestamps do.
     pub(super) has_julian_int96: bool,
 }
 
 impl JulianCalendarFlags {
-    /// Finds the calendar by a file's metadata.
+    /// Detects the calendar from a file's metadata.
     pub(super) fn from_metadata<'a>(metadata: impl Fn(&str) -> Option<&'a str>) -> Self {
         let is_hive =
             metadata(HIVE_PROLEPTIC_KEY).is_some_and(|it| it.eq_ignore_ascii_case("false"));
@@ -52,18 +52,18 @@ impl JulianCalendarFlags {
     }
 }
 
-/// The major and minor number of `3.5.1`.
+/// Parses the major and minor number of a version such as `3.5.1`.
 fn parse_release(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.').map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??))
 }
 
-/// Returns whether a day since 1970-01-01 is the same in both calendars.
+/// Returns whether a day since 1970-01-01 has the same date in both calendars.
 pub(super) fn is_gregorian_day(day: i64) -> bool {
     day >= FIRST_GREGORIAN_DAY
 }
 
-/// The day that has the date in the proleptic Gregorian calendar which `day` has in the Julian one.
+/// Returns the day whose proleptic Gregorian date equals the Julian date of `day`.
 fn to_gregorian_day(day: i64) -> i64 {
     if is_gregorian_day(day) {
         return day;
@@ -75,10 +75,10 @@ fn to_gregorian_day(day: i64) -> i64 {
     day - (year.div_euclid(100) - year.div_euclid(400) - 2)
 }
 
-/// Moves the dates and timestamps of a batch, at any depth.
+/// Converts the dates and timestamps of a batch, at any depth.
 ///
 /// # Errors
-/// Those of Arrow, which builds the columns again.
+/// Arrow errors from rebuilding the columns.
 pub(super) fn convert_batch_to_gregorian(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
     let columns =
         batch.columns().iter().map(convert_to_gregorian).collect::<Result<Vec<_>, _>>()?;
@@ -86,10 +86,10 @@ pub(super) fn convert_batch_to_gregorian(batch: RecordBatch) -> Result<RecordBat
     RecordBatch::try_new_with_options(batch.schema(), columns, &options)
 }
 
-/// Moves dates and timestamps, at any depth.
+/// Converts dates and timestamps, at any depth.
 ///
 /// # Errors
-/// Those of Arrow, which builds the array again.
+/// Arrow errors from rebuilding the array.
 pub(super) fn convert_to_gregorian(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match array.data_type() {
         DataType::Date32 => {

@@ -13,7 +13,7 @@ use crate::source_sample::SourceSample;
 
 const NAME: &str = "lines";
 
-/// The format.
+/// The format of plain lines.
 pub(super) struct LinesSourceFormat;
 
 impl FileFormat for LinesSourceFormat {

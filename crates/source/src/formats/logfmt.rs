@@ -1,4 +1,4 @@
-//! logfmt: `key=value` pairs, a record per line.
+//! logfmt: `key=value` pairs, one record per line.
 
 use arrow::datatypes::{FieldRef, Schema};
 use tidemill_text::logfmt::{self, LogfmtDecoder};
@@ -16,7 +16,7 @@ use crate::{SourceFile, SourceSpec};
 
 const NAME: &str = "logfmt";
 
-/// The format.
+/// The logfmt format.
 pub(super) struct LogfmtSourceFormat;
 
 impl FileFormat for LogfmtSourceFormat {

@@ -1,4 +1,4 @@
-//! Rows that the program around has in memory.
+//! Rows that the embedding program holds in memory.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
 use crate::{FileLocation, SourceFile};
 
-/// The format.
+/// The format of memory rows.
 pub(super) struct MemorySourceFormat;
 
 impl FileFormat for MemorySourceFormat {
@@ -71,7 +71,7 @@ impl TypedFormat for MemorySourceFormat {
     }
 }
 
-/// The batches, where they can be read any number of times.
+/// The columns of memory rows, and their batches if these can be read repeatedly.
 #[derive(Debug)]
 struct MemoryRowsMetadata {
     conversion: ColumnConversion,
@@ -99,26 +99,26 @@ fn memory_rows_of_file(file: &SourceFile) -> Result<&Arc<MemoryRows>> {
     }
 }
 
-/// A table or a stream that the program around has in memory: a source that is no file.
+/// A table or a stream in the memory of the embedding program: a source without files.
 pub struct MemoryRows {
     schema: SchemaRef,
     batches: MemoryBatches,
 }
 
 enum MemoryBatches {
-    /// Can be read any number of times, by several threads.
+    /// Readable any number of times, by several threads.
     Table(Vec<RecordBatch>),
-    /// Can be read once, from front to back.
+    /// Readable once, from front to back.
     Stream(Mutex<Option<BoxedBatchReader>>),
 }
 
 impl MemoryRows {
-    /// A table, which is shared and not copied.
+    /// Creates a table. Its batches are shared and not copied.
     pub fn from_table(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         MemoryRows { schema, batches: MemoryBatches::Table(batches) }
     }
 
-    /// A stream, which can be read once.
+    /// Creates a stream, which can be read once.
     pub fn from_stream(batches: BoxedBatchReader) -> Self {
         MemoryRows {
             schema: batches.schema(),
@@ -126,7 +126,7 @@ impl MemoryRows {
         }
     }
 
-    /// Bytes in memory; 0 for a stream.
+    /// Returns the size in memory in bytes; 0 for a stream.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match &self.batches {
             MemoryBatches::Table(batches) => batches.iter().map(batch_bytes).sum(),
@@ -146,14 +146,14 @@ impl std::fmt::Debug for MemoryRows {
 }
 
 fn batch_bytes(batch: &RecordBatch) -> u64 {
-    // What slices share is counted for each of them, in proportion.
+    // Memory that slices share counts for each of them, in proportion.
     let size = |array: &dyn Array| {
         array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
     };
     batch.columns().iter().map(|column| size(column.as_ref()) as u64).sum()
 }
 
-/// Batches, each with its bytes.
+/// Batches, each with its size in bytes.
 type BoxedMemoryBatches = Box<dyn Iterator<Item = Result<(RecordBatch, u64)>> + Send>;
 
 fn read_batches(

@@ -1,11 +1,19 @@
-//! The formats: each in a file of its own, and the one list of them.
+//! The input formats: one file for each, and the list of all of them.
 //!
-//! There are two kinds. Of **text** a sample tells the columns, and a decoder finds records in its
-//! bytes and says which of them are malformed ([`TextFormat`]). **Typed** files say what columns they
-//! have, and give batches ([`TypedFormat`]). What stands around both is the same for all of a kind:
-//! listing, folder keys, files that differ, splits, coverage, refused records.
+//! There are two kinds. For **text** ([`TextFormat`]), a sample shows the columns; a decoder then finds the
+//! records in the bytes and reports the malformed ones. **Typed** files ([`TypedFormat`]) state their own
+//! columns and yield batches. The code around the formats is the same for all formats of a kind: listing,
+//! partition columns, schema unification, splits, coverage, rejected records.
 //!
-//! To add a format is to write its file and to name it in the list below.
+//! To add a format, write its file and name it in the list below.
+//!
+//! - `batch_reader`: reader for formats whose rows arrive as batches
+//! - `inferred_columns`, `fixed_columns`: columns of text formats, inferred from a sample or fixed by the
+//!   format
+//! - `column_conversion`, `union_structs`: conversions of types that SQL does not have
+//! - `julian_dates`: conversion of dates that Spark and Hive wrote by the Julian calendar
+//! - `predicate_mask`: evaluation of predicates on decoded columns
+//! - `registered_formats`: formats that the embedding program adds
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -56,19 +64,19 @@ mod union_structs;
 pub use memory_rows::MemoryRows;
 pub use registered_formats::*;
 
-/// The list.
+/// Defines [`Format`] from the list of formats.
 macro_rules! formats {
     ($($(#[doc = $doc:literal])+ $name:ident = $format:expr,)+) => {
         /// A file format that a source can read.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Format {
             $($(#[doc = $doc])+ $name,)+
-            /// A format that the program around has added.
+            /// A format that the embedding program has registered.
             Registered(&'static RegisteredFormat),
         }
 
         impl Format {
-            /// Those that are always there, in the order in which messages list them.
+            /// The built-in formats, in the order in which messages list them.
             const BUILT_IN: &'static [Format] = &[$(Format::$name,)+];
 
             fn definition(self) -> &'static dyn FileFormat {
@@ -82,17 +90,17 @@ macro_rules! formats {
 }
 
 formats! {
-    /// Delimited text, comma unless told otherwise.
+    /// Delimited text, with commas unless an option names another delimiter.
     Csv = delimited::CSV_FORMAT,
-    /// Delimited text, tab unless told otherwise.
+    /// Delimited text, with tabs unless an option names another delimiter.
     Tsv = delimited::TSV_FORMAT,
     /// JSON: objects, one per line or in any other sequence.
     Json = json::JsonSourceFormat,
     /// Access logs of web servers, in the Common or Combined Log Format.
     AccessLog = access_log::AccessLogSourceFormat,
-    /// System logs, of RFC 3164 or RFC 5424, a record per line.
+    /// System logs by RFC 3164 or RFC 5424, one record per line.
     Syslog = syslog::SyslogSourceFormat,
-    /// `key=value` pairs, a record per line.
+    /// `key=value` pairs, one record per line.
     Logfmt = logfmt::LogfmtSourceFormat,
     /// Apache Parquet.
     Parquet = parquet::ParquetSourceFormat,
@@ -100,63 +108,62 @@ formats! {
     Arrow = arrow::ArrowSourceFormat,
     /// Avro object container files.
     Avro = avro::AvroSourceFormat,
-    /// Rows whose schema stands once (`docs/formats/rowfile.md`).
+    /// Tidemill's row format, which stores the schema once (`docs/formats/rowfile.md`).
     Rowfile = rowfile::RowfileSourceFormat,
     /// Plain lines of text, as one column `line`.
     Lines = lines::LinesSourceFormat,
-    /// Batches that the program around has in memory.
+    /// Batches that the embedding program holds in memory.
     Memory = memory_rows::MemorySourceFormat,
 }
 
-/// A format, as a source sees it.
+/// A file format as a source uses it.
 pub(crate) trait FileFormat: Send + Sync {
-    /// The name users write.
+    /// Returns the name that users write.
     fn name(&self) -> &str;
 
-    /// Other words that users may write for it.
+    /// Returns other names that users may write for the format.
     fn synonyms(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Whether users can name it at all.
+    /// Returns whether users can name the format.
     fn is_user_nameable(&self) -> bool {
         true
     }
 
-    /// What the names of its files end in, without the dot.
+    /// Returns the suffixes of its file names, without the dot.
     fn suffixes(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// How it is read.
+    /// Returns the text or typed implementation of the format.
     fn kind(&self) -> FormatKind<'_>;
 }
 
-/// What there is of a format.
+/// The implementation of a format, by kind.
 pub(crate) enum FormatKind<'a> {
-    /// Text, in which a decoder finds records.
+    /// Text in which a decoder finds records.
     Text(&'a dyn TextFormat),
-    /// Files that know their columns and give batches.
+    /// Files that state their columns and yield batches.
     Typed(&'a dyn TypedFormat),
 }
 
-/// Text: records one behind the other.
+/// A text format: records that follow one another.
 pub(crate) trait TextFormat: Send + Sync {
-    /// The columns that a sample shows.
+    /// Infers the columns from a sample.
     ///
     /// # Errors
-    /// Those of reading; [`Error::Corrupt`] where there is nothing that shows a column.
+    /// I/O errors; [`Error::Corrupt`] if no record shows a column.
     fn infer_columns(
         &self,
         spec: &SourceSpec,
         sample: &mut SourceSample<'_>,
     ) -> Result<FileColumns>;
 
-    /// Finds out from the beginning of the source how it is written, where that is not said: sets
-    /// what the sample has for it.
+    /// Detects undeclared text options from the beginning of the source and stores them in the sample.
     ///
     /// # Errors
-    /// Those of reading, and of what is said.
+    /// I/O errors, and invalid declared options.
     fn detect_text_options(
         &self,
         _spec: &SourceSpec,
@@ -165,10 +172,10 @@ pub(crate) trait TextFormat: Send + Sync {
         Ok(())
     }
 
-    /// Gives columns the types that the user has for them.
+    /// Applies the types that the user declares for columns.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a column that there cannot be, and for a type that it cannot have.
+    /// [`Error::Usage`] for a column that cannot exist, and for a type that the column cannot have.
     fn declare_types(
         &self,
         columns: &mut FileColumns,
@@ -176,96 +183,96 @@ pub(crate) trait TextFormat: Send + Sync {
         sample: &SourceSample<'_>,
     ) -> Result<()>;
 
-    /// What decodes a file.
+    /// Creates the decoder of a file.
     ///
     /// # Errors
-    /// A column that text cannot be read as.
+    /// The column whose type cannot be read from text.
     fn decoder(&self, of: DecoderSpec<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef>;
 
-    /// Which options it takes besides those that all have.
+    /// Returns the options that this format takes besides those that every text format takes.
     fn supported_options(&self) -> TextOptionSupport {
         TextOptionSupport::default()
     }
 
-    /// Returns whether columns are found by keys that records have, so that one may have a key that no column has.
+    /// Returns whether records name their fields by keys, so that a record may have a key without a column.
     fn has_keyed_records(&self) -> bool {
         false
     }
 
-    /// Returns whether records may also follow each other without line ends, as JSON texts do.
+    /// Returns whether records may follow one another without line ends, as JSON texts may.
     fn can_omit_line_ends(&self) -> bool {
         false
     }
 
-    /// Whether a file cannot be cut, though text mostly can.
+    /// Returns whether a file cannot be split, unlike most text.
     ///
     /// # Errors
-    /// Those of reading its beginning.
+    /// Errors of reading the beginning of the file.
     fn is_unsplittable(&self, _file: &SourceFile, _watch: &ReadContext) -> Result<bool> {
         Ok(false)
     }
 
-    /// Whether bytes from the middle of a file show that it can be cut.
+    /// Returns whether bytes from the middle of a file prove that it can be split.
     fn is_splittable_by_sample(&self, _seen: &[u8]) -> bool {
         true
     }
 
-    /// Whether what a record means depends on the file that it is in.
+    /// Returns whether the meaning of a record depends on its file.
     fn needs_file_context(&self) -> bool {
         false
     }
 
-    /// Whether parts of a nested column can be read without the others.
+    /// Returns whether some fields of a nested column can be read without the others.
     fn can_project_nested_fields(&self) -> bool {
         false
     }
 
-    /// How many bytes before what is in a record are not of it.
+    /// Returns the number of leading bytes of `record` that do not belong to its content.
     fn leading_blank_bytes(&self, _record: &[u8]) -> usize {
         0
     }
 }
 
-/// What the lines of an access log look like.
+/// The format of the lines of an access log.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum LogLineFormat {
-    /// As the Common and the Combined Log Format.
+    /// The Common and the Combined Log Format.
     #[default]
     Standard,
-    /// As those, with more before and behind.
+    /// Those formats with additional fields before and after.
     Extended(Arc<AccessLogShape>),
-    /// As the user describes them.
+    /// The format that the user describes.
     UserDescribed(Arc<LogFormat>),
 }
 
-/// What a decoder is for.
+/// The file and the columns that a decoder is created for.
 pub(crate) struct DecoderSpec<'a> {
     pub(crate) dialect: &'a CsvDialect,
     pub(crate) log_lines: &'a LogLineFormat,
-    /// How many fields a record has, where that is fixed.
+    /// Number of fields of a record, in formats where it is fixed.
     pub(crate) field_count: usize,
-    /// The columns: each a field's position in a record, and what it becomes.
+    /// The columns: the position of the field in a record, and its target field.
     pub(crate) columns: Vec<(usize, FieldRef)>,
-    /// When the file was last written to, in seconds since 1970, if that is known.
+    /// Modification time of the file in seconds since 1970, if known.
     pub(crate) modified_seconds: Option<i64>,
     pub(crate) framing: SyslogFraming,
     pub(crate) options: Options,
 }
 
 impl DecoderSpec<'_> {
-    /// The columns of a format that finds them by their names.
+    /// Returns columns and options for a format that finds columns by name.
     fn into_columns_and_options(self) -> (Vec<FieldRef>, Options) {
         (self.columns.into_iter().map(|(_, field)| field).collect(), self.options)
     }
 }
 
-/// Files that say what columns they have.
+/// A typed format: files that state their own columns.
 pub(crate) trait TypedFormat: Send + Sync {
-    /// The columns of all files. Each of them is looked at, and keeps what is known of it.
+    /// Inspects all files, stores the metadata of each in it, and returns the columns of all.
     ///
     /// # Errors
-    /// Those of reading; [`Error::Corrupt`] for a file of another format; [`Error::Differ`] for one
-    /// whose columns are others, where they may not be.
+    /// I/O errors; [`Error::Corrupt`] for a file of another format; [`Error::IncompatibleFiles`] for a file
+    /// with other columns, if `layouts` does not allow them to differ.
     fn inspect_columns(
         &self,
         files: &[Arc<SourceFile>],
@@ -273,23 +280,24 @@ pub(crate) trait TypedFormat: Send + Sync {
         stdin: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<FileColumns>;
 
-    /// Looks at a file that somebody else has found the columns of; each of its parts is cut into so many at most.
+    /// Inspects a file whose columns another process has determined. Cuts each of its row groups into at most
+    /// `_parts_max` chunks.
     ///
     /// # Errors
-    /// Those of [`columns`](Self::columns).
+    /// The errors of [`inspect_columns`](Self::inspect_columns).
     fn inspect_file(&self, file: &Arc<SourceFile>, _parts_max: u64) -> Result<()> {
         self.inspect_columns(std::slice::from_ref(file), ColumnLayoutPolicy::Union, &mut None)
             .map(drop)
     }
 
-    /// Begins to read a piece of a file.
+    /// Opens a split part for reading.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the file is not what it was; those of reading.
+    /// [`Error::FileChanged`] if the file has changed since it was listed; I/O errors.
     fn open_part(&self, reading: SplitPartRequest<'_>) -> Result<Box<dyn SplitPartReader>>;
 
-    /// The bytes of a piece that will be read for these columns, in order of need, where its file's
-    /// footer tells; none where it is read from front to back.
+    /// Returns the byte ranges that these columns of a split part need, in the order of reading, as the
+    /// footer states them; `None` if the file is read from front to back.
     fn needed_byte_ranges(
         &self,
         _piece: &SplitPart,
@@ -299,8 +307,8 @@ pub(crate) trait TypedFormat: Send + Sync {
         None
     }
 
-    /// Where the parts of a chunk end that is cut into such as have about `target` bytes each, by its rows, the last
-    /// end included; nothing where it is not cut.
+    /// Cuts a chunk by rows into portions of about `_target` bytes. Returns the end row of each portion, the
+    /// last included; empty if the chunk is not cut.
     fn row_cut_points(
         &self,
         _file: &SourceFile,
@@ -311,56 +319,57 @@ pub(crate) trait TypedFormat: Send + Sync {
         Vec::new()
     }
 
-    /// So much of a file's end is read before all else, where it is elsewhere; 0 where that is not so.
+    /// Returns the number of bytes at the end of a remote file to read first; 0 if the end is not read first.
     fn tail_prefetch_bytes(&self) -> u64 {
         0
     }
 
-    /// Whether what can only be read from front to back can be of it.
+    /// Returns whether the format can be read from an input without random access.
     fn can_read_streams(&self) -> bool {
         false
     }
 
-    /// Whether a file can be cut anywhere, its records being found from there on.
+    /// Returns whether a file can be split at any byte, because a reader finds the next record from there.
     fn is_splittable_anywhere(&self) -> bool {
         false
     }
 
-    /// Whether the place where a part of a cut file begins is a guess, which is to be confirmed.
+    /// Returns whether the start of a split part is a guess that must be verified.
     fn has_speculative_boundaries(&self) -> bool {
         false
     }
 
-    /// Finds where the splits of one file start.
+    /// Finds the exact boundaries of the splits of one file.
     ///
     /// # Errors
-    /// Those of reading.
+    /// I/O errors.
     fn find_exact_boundaries(&self, _splits: &mut [Split], _cancel: &CancelFlag) -> Result<()> {
         Ok(())
     }
 
-    /// Whether parts of a nested column can be read without the others.
+    /// Returns whether some fields of a nested column can be read without the others.
     fn can_project_nested_fields(&self) -> bool {
         false
     }
 }
 
-/// A piece that is to be read, and how.
+/// A request to read a split part.
 pub(crate) struct SplitPartRequest<'a> {
     pub(crate) part: &'a SplitPart,
-    /// What is known of its file.
+    /// The metadata of its file.
     pub(crate) metadata: &'a (dyn FileMetadata + 'static),
     pub(crate) columns: Vec<WantedColumn>,
-    /// What rows should satisfy, by position among the columns; a reader may leave out others.
+    /// Conditions on rows, by position among the columns. A reader may leave out rows that do not satisfy
+    /// them.
     pub(crate) predicates: &'a [Predicate],
     pub(crate) options: &'a ReadOptions,
     pub(crate) context: ReadContext,
-    /// Standard input, where it is the file.
+    /// Standard input, if that is the file.
     pub(crate) stdin: Option<Box<dyn ByteInput>>,
 }
 
 impl<'a> SplitPartRequest<'a> {
-    /// What the format itself knows of the file.
+    /// Returns the metadata of the file as the format's own type.
     fn format_metadata<T: FileMetadata>(&self) -> Result<&'a T> {
         let metadata: &dyn Any = self.metadata;
         metadata.downcast_ref().ok_or_else(|| {
@@ -372,80 +381,81 @@ impl<'a> SplitPartRequest<'a> {
     }
 }
 
-/// What is known of a typed file before its rows are read.
+/// The metadata of a typed file, known before its rows are read.
 pub(crate) trait FileMetadata: Any + Debug + Send + Sync {
-    /// Its columns as they come, before they are made what the source has.
+    /// Returns the file's columns before their conversion to the columns of the source.
     fn schema(&self) -> &SchemaRef;
 
-    /// The parts that splits take runs of; none where it is cut as bytes, or read whole.
+    /// Returns the chunks that splits are packed from; `None` if the file is split by bytes or read whole.
     fn chunks(&self) -> Option<&[FileChunk]> {
         None
     }
 
-    /// Which of the file's parts that have statistics a chunk is of.
+    /// Returns the index of the file's own part with statistics, such as a row group, that contains a chunk.
     fn row_group_of_chunk(&self, chunk: usize) -> usize {
         chunk
     }
 
-    /// Into how many chunks one of the file's own parts was cut at most.
+    /// Returns the maximum number of chunks that one of the file's own parts is cut into.
     fn chunks_per_row_group_max(&self) -> u64 {
         1
     }
 
-    /// For each chunk the rows of the file before it, and its own; none where only reading tells.
+    /// Returns, for each chunk, the number of rows before it and its own; `None` if only reading shows them.
     fn chunk_rows_with_offsets(&self) -> Option<Vec<(u64, u64)>> {
         Some(crate::split::with_rows_before(
             self.chunks().unwrap_or_default().iter().map(|it| it.row_count),
         ))
     }
 
-    /// Where a chunk begins in the file; 0 for the first one, and where that is not known.
+    /// Returns the offset of a chunk in the file; 0 for the first chunk and if the offset is unknown.
     fn chunk_offset(&self, _chunk: usize) -> u64 {
         0
     }
 
-    /// A message for the user about the file: renamed columns.
+    /// Returns a message for the user about renamed columns.
     fn user_note(&self) -> Option<&str> {
         None
     }
 }
 
-/// A row group or some of its rows, a block, a batch.
+/// A unit of work in a typed file: a row group or some of its rows, a block, or a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileChunk {
-    /// Its rows; 1 where only reading it tells.
+    /// Number of rows; 1 if only reading shows it.
     pub(crate) row_count: u64,
-    /// Its bytes as stored.
+    /// Stored size in bytes.
     pub(crate) stored_bytes: u64,
 }
 
-/// Reads the wanted columns of a piece.
+/// Reads the requested columns of a split part.
 pub(crate) trait SplitPartReader: Send {
-    /// The next rows; none at the end.
+    /// Returns the next rows; `None` at the end.
     ///
     /// # Errors
-    /// Those of reading, and of values that do not fit.
+    /// I/O errors, and values that do not fit the type of their column.
     fn next_batch(&mut self) -> Result<Option<RecordBatch>>;
 
-    /// The number of a row of the last batch, and from which byte of the file on they are numbered.
+    /// Returns the number of a row of the last batch, and the file offset from which rows are numbered.
     fn batch_row_number(&self, row: usize) -> (u64, u64);
 
-    /// How many rows were left out since this was last asked, as they do not satisfy the predicates.
+    /// Returns the number of rows left out since the last call because they do not satisfy the predicates.
     fn take_dropped_row_count(&mut self) -> u64 {
         0
     }
 
-    /// Where the first record of the piece begins, where that is a guess.
+    /// Returns the offset of the first record of the part if that offset is a guess.
     fn first_record_offset(&self) -> Option<u64> {
         None
     }
 
-    /// Where the first record behind the piece begins, once it is read; as [`start`](Self::start).
+    /// Returns the offset of the first record after the part, once read. `None` in the same cases as
+    /// [`first_record_offset`](Self::first_record_offset).
     fn next_record_offset(&self) -> Option<u64> {
         None
     }
 
-    /// Bytes of what was left out because it is damaged.
+    /// Returns the number of bytes skipped because they are damaged.
     fn skipped_bytes(&self) -> u64 {
         0
     }
@@ -456,7 +466,7 @@ impl Format {
         Self::BUILT_IN.iter().copied().filter(|format| format.definition().is_user_nameable())
     }
 
-    /// The names users can write, those of the formats that were added behind the others.
+    /// Returns the names that users can write, those of registered formats last.
     pub fn names() -> Vec<&'static str> {
         Self::user_nameable_formats()
             .map(Format::name)
@@ -464,34 +474,34 @@ impl Format {
             .collect()
     }
 
-    /// The format that a file's name tells, if it tells one.
+    /// Returns the format that a file name implies, if any.
     ///
-    /// A name is read from the right: a compression suffix (`.gz .zst .bz2 .xz`) is set aside, then
-    /// the last suffix decides. Where it is none of a format's, the name of a log, a rotated one too
-    /// (`access.log.1`, `messages-20261128`), tells plain lines, as `.log` does.
+    /// The name is read from the right: a compression suffix (`.gz .zst .bz2 .xz`) is removed, then the last
+    /// suffix decides. If no format has that suffix, the name of a log, also of a rotated one
+    /// (`access.log.1`, `messages-20261128`), means plain lines, as `.log` does.
     pub fn from_path(path: &str) -> Option<Self> {
         Self::from_suffix(path).or_else(|| is_log_name(path).then_some(Format::Lines))
     }
 
-    /// The format that the last suffix of a file's name tells, a compression's set aside.
+    /// Returns the format of the last suffix of a file name, below a compression suffix.
     pub fn from_suffix(path: &str) -> Option<Self> {
         let suffix = name_suffix(path)?;
         let added = || find_registered_by_suffix(&suffix).map(Format::Registered);
         Self::built_in_from_suffix(&suffix).or_else(added)
     }
 
-    /// The format of this suffix, of those that are always there.
+    /// Returns the built-in format with this suffix.
     fn built_in_from_suffix(suffix: &str) -> Option<Self> {
         Self::user_nameable_formats()
             .find(|format| format.definition().suffixes().contains(&suffix))
     }
 
-    /// The name users write.
+    /// Returns the name that users write.
     pub fn name(self) -> &'static str {
         self.definition().name()
     }
 
-    /// How it is read, if it is text.
+    /// Returns the implementation if this is a text format.
     pub(crate) fn as_text_format(self) -> Option<&'static dyn TextFormat> {
         match self.definition().kind() {
             FormatKind::Text(format) => Some(format),
@@ -499,7 +509,7 @@ impl Format {
         }
     }
 
-    /// How it is read, if its columns have types of their own.
+    /// Returns the implementation if this is a typed format.
     pub(crate) fn as_typed_format(self) -> Option<&'static dyn TypedFormat> {
         match self.definition().kind() {
             FormatKind::Typed(format) => Some(format),
@@ -507,17 +517,17 @@ impl Format {
         }
     }
 
-    /// Whether its columns have types of their own, which a schema may only widen.
+    /// Returns whether the files state the types of their columns, which a schema may only widen.
     pub fn is_typed(self) -> bool {
         self.as_typed_format().is_some()
     }
 
-    /// Whether what can only be read from front to back can be of it.
+    /// Returns whether the format can be read from an input without random access.
     pub(crate) fn can_read_streams(self) -> bool {
         self.as_typed_format().is_none_or(TypedFormat::can_read_streams)
     }
 
-    /// Whether some fields of a nested column can be read without the others.
+    /// Returns whether some fields of a nested column can be read without the others.
     pub(crate) fn can_project_nested_fields(self) -> bool {
         match self.definition().kind() {
             FormatKind::Text(format) => format.can_project_nested_fields(),
@@ -525,18 +535,18 @@ impl Format {
         }
     }
 
-    /// Which options of text it takes; none if it is no text.
+    /// Returns the text options that the format takes; `None` if it is not text.
     pub(crate) fn supported_text_options(self) -> Option<TextOptionSupport> {
         self.as_text_format().map(TextFormat::supported_options)
     }
 
-    /// Whether records are delimited text with a [`Dialect`].
+    /// Returns whether records are delimited text with a [`CsvDialect`].
     pub fn is_delimited(self) -> bool {
         self.supported_text_options().is_some_and(|takes| takes.default_delimiter.is_some())
     }
 }
 
-/// What follows a name's last dot, its compression's suffix set aside.
+/// Returns the lower-case text after the last dot of a name, below a compression suffix.
 fn name_suffix(path: &str) -> Option<String> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let (stem, _) = Compression::strip_suffix(name);

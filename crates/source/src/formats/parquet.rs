@@ -1,31 +1,33 @@
 //! Parquet files: footers read once, row groups packed into splits, columns read by position.
 //!
-//! The pages of a column chunk lie one behind the other and are asked for one by one, so each
-//! chunk that is being read has a window of at least [`WINDOW_BYTES`] that one large read
-//! fills: memory is bounded by the number of columns, not by the size of a row group.
+//! The pages of a column chunk are contiguous and are requested one by one. Each chunk in use has a window of
+//! at least [`WINDOW_BYTES_MIN`] that one large read fills, so memory is bounded by the number of columns and
+//! not by the size of a row group.
 //!
-//! A column that is being read also takes a page as it is decoded and the state of its decompression.
-//! Of thousands of columns at once that is far more than their values are. Where it is more than there
-//! is, some rows are read at a time, of some columns after the others ([`InTurns`]). What a row group
-//! has before these rows is gone over again for each of such parts, so there are at most
-//! [`PARTS_MAX`] of them.
+//! A column in use also needs a decoded page and the state of its decompressor. For thousands of concurrent
+//! columns, that is far more than the size of their values. If it exceeds the budget, the reader decodes a
+//! slice of the rows at a time, a few columns after the others ([`ColumnTurnReader`]). Each slice skips the
+//! rows of the row group before it again, so there are at most [`ROW_SLICES_MAX`] slices.
 //!
-//! A source of few row groups is cut by rows besides, so that several workers have something to do. Pages before a
-//! part's first row are passed over by their headers, and its dictionaries are read once more.
+//! A source with few row groups is also cut by rows, so that several workers have work. Pages before a
+//! chunk's first row are skipped by their headers, and each chunk reads the dictionaries once more.
 //!
-//! Where a row group is larger than splits should be, it is cut between its pages ([`pages`]), and a piece reads and
-//! decodes only those that its rows are in.
+//! A row group that is larger than splits should be is cut between its pages ([`page_index`]). A split part
+//! then reads and decodes only the pages that contain its rows.
 //!
-//! Where predicates leave few rows, the columns that they name are read first, and of the others the rows that are left:
-//! pages in which there is none are not decompressed. Whether they do is tried at each piece until one has more.
+//! If predicates leave few rows, the columns that they name are read first. The other columns are then read
+//! for the selected rows only: pages without such a row are not decompressed. Each split part tries this
+//! until one finds that predicates select many rows.
 //!
-//! Source: Abadi, Myers, DeWitt and Madden, *Materialization Strategies in a Column-Oriented DBMS* (ICDE 2007).
+//! Source: Abadi, Myers, DeWitt and Madden, *Materialization Strategies in a Column-Oriented DBMS* (ICDE
+//! 2007).
 //!
-//! Of a file that is elsewhere, the wanted chunks of all row groups to come are told beforehand
-//! ([`course`](crate::course)) and fetched concurrently, with what lies between neighbours: a request costs
-//! as much time as a few MB. Only a row group of which more than [`GROUP_BYTES_MAX`] are wanted is read
-//! through windows, one a column. Footers are
-//! asked for [`FOOTERS_AT_ONCE`] at a time, a request for each unless it is very long.
+//! For a remote file, the requested chunks of all later row groups are announced beforehand
+//! ([`access_plan`](crate::access_plan)) and fetched concurrently, together with the gaps between neighbours:
+//! a request costs as much time as a few MB. Only a row group with more than
+//! [`PREFETCHED_ROW_GROUP_BYTES_MAX`] of requested chunks is read through windows, one per column. At most
+//! [`PENDING_FOOTERS_MAX`] footers are requested concurrently, with one request each unless a footer is very
+//! long.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -75,50 +77,51 @@ mod trusted_statistics;
 use footer::{ParquetFooter, load_footer};
 use inexact_types::{ConversionMisfit, ConversionMisfitKind};
 
-/// The least that one read brings, the end of its column chunk apart.
+/// Minimum size of a window of a local file, except at the end of its column chunk.
 const WINDOW_BYTES_MIN: u64 = 1 << 20;
-/// The same where the file is elsewhere.
+/// Minimum size of a window of a remote file.
 const REMOTE_WINDOW_BYTES_MIN: u64 = 4 << 20;
-/// A row group elsewhere of which at most so much is wanted is read in one go.
+/// Maximum size of the requested chunks of a remote row group that are fetched together.
 const PREFETCHED_ROW_GROUP_BYTES_MAX: u64 = 32 << 20;
-/// Wanted chunks that are no further apart are asked for in one request …
+/// Maximum gap between requested chunks that one request fetches.
 const REQUEST_GAP_BYTES_MAX: u64 = 256 << 10;
-/// … of at most about this size.
+/// Approximate maximum size of such a request.
 const REQUEST_BYTES_TARGET: u64 = 4 << 20;
-/// A footer elsewhere is nearly always in this much of the file's end, or in its share of the file, up to the
-/// most.
+/// Minimum number of bytes read from the end of a remote file for its footer; few footers are longer.
 const FOOTER_READ_BYTES_MIN: u64 = 64 << 10;
+/// Divisor of the file size that gives the bytes read for a footer, because footers grow with files.
 const FOOTER_READ_DIVISOR: u64 = 2048;
+/// Maximum number of bytes that the first read of a footer requests.
 const FOOTER_READ_BYTES_MAX: u64 = 1 << 20;
-/// Of a file whose size is not known yet.
+/// Bytes read from the end of a remote file whose size is unknown.
 const TAIL_PREFETCH_BYTES: u64 = 256 << 10;
-/// So many footers are asked for at once.
+/// Maximum number of concurrent footer requests.
 const PENDING_FOOTERS_MAX: usize = 16;
 
-/// So many columns are read at a time where they cannot all be.
+/// Number of columns read at a time if memory does not suffice for all.
 const CONCURRENT_COLUMNS_MAX: usize = 32;
-/// A column that is being read takes about so much beside its bytes.
+/// Approximate memory of a column in use beside its bytes.
 const COLUMN_OVERHEAD_BYTES: u64 = 128 << 10;
-/// A page is mostly no larger than this when it is decoded.
+/// Size that few decoded pages exceed.
 const DECODED_PAGE_BYTES: u64 = 1 << 20;
-/// The rows of a row group are read in so many parts at most.
+/// Maximum number of slices in which the rows of a row group are read.
 const ROW_SLICES_MAX: u64 = 8;
 
-/// Of sources with fewer row groups than these each is cut into as many parts as make about so many …
+/// Number of chunks that sources with fewer row groups are cut into, approximately.
 const CHUNKS_TARGET: usize = 8;
-/// … of at least so many rows …
+/// Minimum number of rows of a chunk that is a part of a row group.
 const CHUNK_ROWS_MIN: u64 = 1 << 16;
-/// … and so many bytes.
+/// Minimum size of such a chunk.
 const CHUNK_BYTES_MIN: u64 = 1 << 20;
 
-/// So many rows say whether predicates leave few …
+/// Number of rows after which predicates are judged to select many rows.
 const PREDICATE_TRIAL_ROWS: u64 = 1 << 14;
-/// … which is one run of rows of so many at most: more in a page cost more than to read all of it …
+/// Rows per run of selected rows. With more runs, decoding parts of pages costs more than reading all rows.
 const ROWS_PER_RUN_MIN: u64 = 1 << 11;
-/// … and one row of so many.
+/// Rows per selected row. With more selected rows, all rows are read.
 const ROWS_PER_SELECTED_ROW_MIN: u64 = 2;
 
-/// The format.
+/// The Parquet format.
 pub(super) struct ParquetSourceFormat;
 
 impl FileFormat for ParquetSourceFormat {
@@ -193,22 +196,22 @@ impl TypedFormat for ParquetSourceFormat {
     }
 }
 
-/// A file's footer, and the parts of its row groups.
+/// The footer of a file, and the chunks that its row groups are cut into.
 #[derive(Debug)]
 struct InspectedParquetFile {
     /// The footer with the column types as Arrow's reader decodes them.
     reader_metadata: ArrowReaderMetadata,
-    /// The column types as the source shows them.
+    /// The columns with their names and types in the source.
     source_schema: SchemaRef,
     renaming_note: Option<String>,
     /// The calendar of its dates.
     calendar: JulianCalendarFlags,
     chunks: Vec<FileChunk>,
-    /// What each of them is of.
+    /// The row group and the rows of each chunk.
     chunk_rows: Vec<RowGroupRows>,
-    /// Into so many a row group was cut at most.
+    /// Maximum number of chunks that a row group is cut into.
     chunks_per_row_group_max: u64,
-    /// The footer with what is known of pages, once somebody has asked; none where nothing is.
+    /// The footer with the page index, once requested; `None` if no pages are known.
     page_metadata: OnceLock<Option<ArrowReaderMetadata>>,
 }
 
@@ -242,7 +245,7 @@ impl FileMetadata for InspectedParquetFile {
 }
 
 impl InspectedParquetFile {
-    /// A file whose row groups are each cut into `parts_max` at most.
+    /// Creates the metadata of a file and cuts each of its row groups into at most `parts_max` chunks.
     fn new(footer: ParquetFooter, parts_max: u64) -> Self {
         let ParquetFooter { reader_metadata: metadata, source_schema: shown, renaming_note: note } =
             footer;
@@ -276,7 +279,7 @@ impl InspectedParquetFile {
         }
     }
 
-    /// The type to convert a column to; `None` if it is decoded as its shown type.
+    /// Returns the type that a decoded column is converted to; `None` if it is decoded as its source type.
     fn conversion_target(&self, column: &WantedColumn) -> Option<DataType> {
         let decoded = self.reader_metadata.schema().fields().get(column.file_index)?.data_type();
         let shown = self.source_schema.fields().get(column.file_index)?.data_type();
@@ -284,7 +287,7 @@ impl InspectedParquetFile {
             .then(|| inexact_types::conversion_target(shown, column.target_field.data_type()))
     }
 
-    /// Returns whether the dates of a column are by the Julian calendar.
+    /// Returns whether the dates of a column follow the Julian calendar.
     fn has_julian_dates(&self, column: &WantedColumn) -> bool {
         let fields = self.reader_metadata.schema().fields();
         let is_int96 = || {
@@ -297,7 +300,7 @@ impl InspectedParquetFile {
         if int96 != dates && is_int96() { int96 } else { dates }
     }
 
-    /// What a piece is of.
+    /// Returns the row ranges of a split part.
     fn row_ranges_of_part(&self, piece: &SplitPart) -> Vec<RowGroupRows> {
         let chunks = piece.row_groups.iter().flatten();
         let mut parts = merge_adjacent_rows(chunks.filter_map(|chunk| self.chunk_rows.get(*chunk)));
@@ -313,13 +316,14 @@ impl InspectedParquetFile {
         parts
     }
 
-    /// The footer by which a piece is read.
+    /// Returns the footer that a split part is read with: with the page index if the part is cut between
+    /// pages.
     fn reader_metadata_for(&self, piece: &SplitPart) -> &ArrowReaderMetadata {
         let pages = || self.page_metadata.get().and_then(Option::as_ref);
         piece.row_range.as_ref().and_then(|_| pages()).unwrap_or(&self.reader_metadata)
     }
 
-    /// Where the parts of a chunk end that is cut between its pages.
+    /// Returns the end rows of the portions of a chunk that is cut between its pages.
     fn row_cut_points(&self, file: &SourceFile, chunk: usize, target: u64) -> Option<Vec<u64>> {
         let (part, chunk) = (self.chunk_rows.get(chunk)?, self.chunks.get(chunk)?);
         let known = self
@@ -337,13 +341,13 @@ impl InspectedParquetFile {
     }
 }
 
-/// `index` of `count` equal portions.
+/// Returns the start of portion `index` if `all` is cut into `count` equal portions.
 fn proportional_share(all: u64, index: u64, count: u64) -> u64 {
     let portion = u128::from(all) * u128::from(index) / u128::from(count.max(1));
     u64::try_from(portion).unwrap_or(all)
 }
 
-/// The footer of a file that was looked at as Parquet.
+/// Returns the footer of a file that was inspected as Parquet.
 pub(crate) fn parquet_metadata(file: &SourceFile) -> Option<&Arc<ParquetMetaData>> {
     let known: &dyn Any = file.metadata()?;
     known
@@ -351,7 +355,7 @@ pub(crate) fn parquet_metadata(file: &SourceFile) -> Option<&Arc<ParquetMetaData
         .map(|InspectedParquetFile { reader_metadata: metadata, .. }| metadata.metadata())
 }
 
-/// Whether a file's column of this place is text, and all of its pages are of codes.
+/// Returns whether a column is text and all of its pages are dictionary encoded.
 pub(crate) fn is_dictionary_encoded_text(file: &SourceFile, place: usize) -> bool {
     let known: Option<&dyn Any> = file.metadata().map(|known| known as _);
     let Some(InspectedParquetFile { reader_metadata: metadata, .. }) =
@@ -369,7 +373,7 @@ pub(crate) fn is_dictionary_encoded_text(file: &SourceFile, place: usize) -> boo
         chunk.dictionary_page_offset().is_some()
             && match chunk.page_encoding_stats_mask() {
                 Some(mask) => mask.encodings().all(is_code),
-                // Levels are written otherwise than values.
+                // RLE encodes levels, which do not matter here.
                 None => {
                     chunk.encodings().all(|encoding| is_code(encoding) || encoding == Encoding::RLE)
                 }
@@ -379,7 +383,7 @@ pub(crate) fn is_dictionary_encoded_text(file: &SourceFile, place: usize) -> boo
     is_text && leaf.is_some_and(|leaf| groups.all(|group| is_coded(group.column(leaf))))
 }
 
-/// The footer, with the columns as codes that are wanted so.
+/// Returns the footer with the columns as dictionary codes that are requested so; `None` if there are none.
 fn with_dictionary_columns(
     metadata: &ArrowReaderMetadata,
     columns: &[WantedColumn],
@@ -407,7 +411,7 @@ fn with_dictionary_columns(
 fn inspect_columns(files: &[Arc<SourceFile>], layouts: ColumnLayoutPolicy) -> Result<FileColumns> {
     let mut gathered = FileSchemaCollector::default();
     let mut tails = TailPrefetcher::new(files);
-    // While there may be few row groups.
+    // Local files of a source that may have few row groups.
     let mut few = Vec::new();
     for file in files {
         let tail = tails.next_tail(file)?;
@@ -447,14 +451,14 @@ fn inspect_columns(files: &[Arc<SourceFile>], layouts: ColumnLayoutPolicy) -> Re
     Ok(gathered.into_columns())
 }
 
-/// Looks at a file whose row groups are each cut into `parts_max` at most.
+/// Reads the footer of a file and cuts each of its row groups into at most `parts_max` chunks.
 fn inspect_file(file: &SourceFile, parts_max: u64) -> Result<()> {
     let footer = load_footer(file, None)?;
     let _ = file.metadata.set(Arc::new(InspectedParquetFile::new(footer, parts_max)));
     Ok(())
 }
 
-/// The ends of files that are elsewhere, on their way before they are wanted.
+/// Prefetches the ends of remote files.
 struct TailPrefetcher<'a> {
     files: std::slice::Iter<'a, Arc<SourceFile>>,
     pending_fetches: VecDeque<(usize, u64, NetworkTask<Bytes>)>,
@@ -465,7 +469,7 @@ impl<'a> TailPrefetcher<'a> {
         TailPrefetcher { files: files.iter(), pending_fetches: VecDeque::new() }
     }
 
-    /// Where the end of a file begins, and the end; none for a file that is here.
+    /// Returns the end of a file and its offset; `None` for a local file.
     fn next_tail(&mut self, file: &SourceFile) -> Result<Option<(u64, Bytes)>> {
         while self.pending_fetches.len() < PENDING_FOOTERS_MAX
             && let Some(file) = self.files.next()
@@ -473,7 +477,7 @@ impl<'a> TailPrefetcher<'a> {
             if let FileLocation::Object(object) = &file.location
                 && !object.is_stream()
             {
-                // What is here already, or as much as has the footer of nearly all files: it grows with them.
+                // The end that is in memory already, or a share of the file that contains most footers.
                 let bytes = (object.size() / FOOTER_READ_DIVISOR)
                     .clamp(FOOTER_READ_BYTES_MIN, FOOTER_READ_BYTES_MAX);
                 let start = object.size().saturating_sub(bytes);
@@ -494,7 +498,7 @@ impl<'a> TailPrefetcher<'a> {
     }
 }
 
-/// Arrow's Parquet reader panics on some damaged pages: that is the file's fault, not ours.
+/// Runs a decoder and converts its panic to an error: Arrow's Parquet reader panics on some damaged pages.
 /// A reader that has panicked is not used again.
 fn catch_decoder_panic<T>(
     work: impl FnOnce() -> Result<T, ParquetError>,
@@ -503,18 +507,18 @@ fn catch_decoder_panic<T>(
         .unwrap_or_else(|_| Err(ParquetError::General("the decoder gave up".into())))
 }
 
-/// Reads the wanted columns of some row groups.
+/// Reads the requested columns of some row groups.
 struct ParquetPartReader {
     row_groups: RowGroupReader,
     input: ParquetInput,
-    /// The wanted columns, their places being those among the reader's columns.
+    /// The requested columns; each `file_index` is the index among the columns of the Parquet reader.
     columns: Vec<ReaderColumn>,
     schema: Arc<Schema>,
     context: ReadContext,
     part_bytes: u64,
     part: SplitPart,
     part_rows: u64,
-    /// Rows before the last batch, and with it.
+    /// Number of rows before the last batch, and including it.
     rows_before_batch: u64,
     rows_through_batch: u64,
     reported_bytes: u64,
@@ -524,21 +528,21 @@ struct ParquetPartReader {
 /// A column of a reader.
 struct ReaderColumn {
     requested: WantedColumn,
-    /// The target of [`stored_types::converted`]; `None` if the column is decoded as its shown type.
+    /// The target of [`inexact_types::convert_array`]; `None` if the column is decoded as its source type.
     conversion: Option<DataType>,
-    /// True if its dates are by the Julian calendar.
+    /// True if its dates follow the Julian calendar.
     has_julian_dates: bool,
 }
 
-/// Rows that predicates left.
+/// The rows of a split part that predicates selected.
 #[derive(Default)]
 struct SelectedRows {
     runs: Vec<RowRun>,
     row_count: u64,
-    /// How many of them are in the batches so far, the last of which has so many.
+    /// Number of them in the batches returned so far, and in the last batch.
     returned_rows: u64,
     last_batch_rows: u64,
-    /// Rows up to these have been counted, whether they were left or not.
+    /// End of the rows that are already counted as selected or dropped.
     counted_end: u64,
     dropped_rows: u64,
 }
@@ -621,7 +625,7 @@ impl ParquetPartReader {
             let tests: Vec<&Predicate> =
                 predicates.iter().filter(|it| can_test_predicate(&columns, it)).collect();
             let is_tested = |at: usize| tests.iter().any(|test| test.column == at);
-            // What is read first is worth it where something else is read then.
+            // Reading predicate columns first pays only if there are other columns.
             let is_first = input.open_file.remote_reader().is_none()
                 && !options.predicates_keep_many.load(Ordering::Relaxed)
                 && (0..columns.len()).any(is_tested)
@@ -672,8 +676,8 @@ impl ParquetPartReader {
         })
     }
 
-    /// Tells progress as a share of the row groups' bytes: which of them are read depends on
-    /// the columns.
+    /// Reports progress as a share of the row groups' bytes, because the bytes that are read depend on the
+    /// columns.
     fn report_progress(&mut self, rows: u64) {
         let share =
             u128::from(self.part_bytes) * u128::from(rows) / u128::from(self.part_rows.max(1));
@@ -760,13 +764,13 @@ fn convert_column(
     row_number: &dyn Fn(usize) -> u64,
 ) -> Result<ArrayRef> {
     let wanted = &of.requested;
-    // A field that may not be null comes without the nulls of the struct that it is in.
+    // The decoder omits the nulls of a struct in its non-nullable fields.
     let mut column = propagate_struct_nulls(column)?;
     if let Some(coded) = column.as_any_dictionary_opt()
         && coded.values().is_empty()
         && column.null_count() < column.len()
     {
-        // The decoder looks at no code then.
+        // The decoder does not check codes if the dictionary is empty.
         let error = ParquetError::General("codes without a dictionary".into());
         return Err(input.bad_page_error(&error));
     }
@@ -782,7 +786,7 @@ fn convert_column(
         .map_err(|reason| type_misfit_error(wanted, input.open_file.path(), &reason))
 }
 
-/// The error for a value outside of the type of its column.
+/// Returns the error for a value outside of its column's type.
 fn bad_value_error(
     misfit: ConversionMisfit,
     wanted: &WantedColumn,
@@ -813,7 +817,7 @@ fn bad_value_error(
     }
 }
 
-/// The error for a piece whose pages do not have the number of rows in the footer.
+/// Returns the error for a split part whose pages contradict the row count in the footer.
 fn row_count_error(input: &ParquetInput, piece: &SplitPart, found: u64, expected: u64) -> Error {
     if let Err(error) = input.open_file.verify_identity() {
         return error;
@@ -829,8 +833,9 @@ fn row_count_error(input: &ParquetInput, piece: &SplitPart, found: u64, expected
     }
 }
 
-/// Compares the footer's row counts with the page headers of one column, for reads without columns (`count(*)`), which
-/// decode no page. Remote files are not checked, because each header would be a request.
+/// Compares the footer's row counts with the page headers of one column, for reads without columns
+/// (`count(*)`), which decode no page. Remote files are not checked, because each header would cost a
+/// request.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the counts differ.
@@ -873,18 +878,19 @@ fn can_test_predicate(columns: &[ReaderColumn], predicate: &Predicate) -> bool {
     })
 }
 
-/// What rows have to satisfy.
+/// The predicates on rows, and the input to evaluate them on.
 struct RowTests<'a> {
     predicates: Vec<&'a Predicate>,
     columns: &'a [ReaderColumn],
-    /// The places of the columns that are tested, in the file's order.
+    /// Indices in the file of the tested columns, in ascending order.
     file_indices: Vec<usize>,
     input: &'a ParquetInput,
     context: &'a ReadContext,
 }
 
 impl RowTests<'_> {
-    /// The rows of a piece of `expected` that do; none where these are not few.
+    /// Returns the rows of a split part of `expected` rows that satisfy the predicates; `None` if these are
+    /// many.
     fn select_rows(
         &self,
         mut reader: ParquetRecordBatchReader,
@@ -925,7 +931,7 @@ impl RowTests<'_> {
 }
 
 impl SelectedRows {
-    /// Keeps the row at a place behind those before.
+    /// Adds the row at a position after the earlier ones.
     fn add_row(&mut self, place: u64) {
         match self.runs.last_mut() {
             Some(run) if run.start_row + run.row_count == place => run.row_count += 1,
@@ -938,15 +944,15 @@ impl SelectedRows {
         self.row_count += 1;
     }
 
-    /// The place of the n-th row that is left; none where there are not so many.
+    /// Returns the position in the split part of the selected row `n`; `None` beyond the last one.
     fn nth_row(&self, n: u64) -> Option<u64> {
         let run = self.runs.partition_point(|run| run.rows_before <= n).checked_sub(1)?;
         let run = self.runs.get(run)?;
         (n < self.row_count).then(|| run.start_row + (n - run.rows_before))
     }
 
-    /// Notes a batch of so many rows; the rows of the piece up to its last one, or none where there are not
-    /// so many.
+    /// Records a batch of `rows` selected rows. Returns the number of rows of the split part up to the last
+    /// one of the batch, or `None` if fewer rows are selected.
     fn advance_batch(&mut self, rows: u64) -> Option<u64> {
         (self.returned_rows, self.last_batch_rows) = (self.returned_rows + rows, rows);
         let done = match self.returned_rows.checked_sub(1) {
@@ -957,14 +963,14 @@ impl SelectedRows {
         Some(done)
     }
 
-    /// Counts the rows up to `done`, of which so many are in a batch.
+    /// Counts the rows up to `done`, of which `rows` are in a batch and the others dropped.
     fn count_dropped(&mut self, rows: u64, done: u64) {
         self.dropped_rows += done.saturating_sub(self.counted_end).saturating_sub(rows);
         self.counted_end = done.max(self.counted_end);
     }
 }
 
-/// Of the parts' rows some runs.
+/// Returns the selection of some runs of rows within `parts`.
 fn row_selection_of_runs(
     metadata: &ParquetMetaData,
     parts: &[RowGroupRows],
@@ -977,7 +983,7 @@ fn row_selection_of_runs(
         let end = before + (part.rows.end - part.rows.start);
         let first = runs.partition_point(|run| run.start_row + run.row_count <= before);
         let mut at = 0;
-        // A run may go on in the next part.
+        // A run may continue in the next part.
         for run in runs[first..].iter().take_while(|run| run.start_row < end) {
             let (from, to) = (run.start_row.max(before), (run.start_row + run.row_count).min(end));
             let start = from - before + part.rows.start;
@@ -991,7 +997,7 @@ fn row_selection_of_runs(
     Some(RowSelection::from(selectors))
 }
 
-/// Parts in their order, those of a row group that follow one another as one.
+/// Merges adjacent row ranges of the same row group.
 fn merge_adjacent_rows<'a>(parts: impl Iterator<Item = &'a RowGroupRows>) -> Vec<RowGroupRows> {
     let mut all: Vec<RowGroupRows> = Vec::new();
     for part in parts {
@@ -1005,7 +1011,7 @@ fn merge_adjacent_rows<'a>(parts: impl Iterator<Item = &'a RowGroupRows>) -> Vec
     all
 }
 
-/// Which rows of the row groups are wanted; none where all are.
+/// Returns the selection of the rows of `parts`; `None` if they cover all rows of their row groups.
 fn row_selection(metadata: &ParquetMetaData, parts: &[RowGroupRows]) -> Option<RowSelection> {
     let (mut selectors, mut is_whole) = (Vec::new(), true);
     for part in parts {
@@ -1023,7 +1029,7 @@ fn row_selection(metadata: &ParquetMetaData, parts: &[RowGroupRows]) -> Option<R
     (!is_whole).then(|| RowSelection::from(selectors))
 }
 
-/// The rows of some row groups, the wanted columns in the file's order.
+/// Reads the requested columns of some row groups, in the file's order of columns.
 enum RowGroupReader {
     AllColumns(Box<ParquetRecordBatchReader>),
     ColumnTurns(Box<ColumnTurnReader>),
@@ -1048,14 +1054,15 @@ fn next_reader_batch(
     }
 }
 
-/// What a row group's wanted columns take: decoded, and while all of them are being read.
+/// Returns the decoded size of a row group's requested columns, and the memory needed to read all of them
+/// concurrently.
 fn row_group_memory_bytes(group: &RowGroupMetaData, mask: &ProjectionMask) -> (u64, u64) {
     let columns = group.columns().iter().enumerate();
     let wanted = columns.filter(|(leaf, _)| mask.leaf_included(*leaf));
     wanted.fold((0, 0), |(decoded, open), (_, column)| {
         let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
         let (stored, own) = (bytes(column.compressed_size()), bytes(column.uncompressed_size()));
-        // A value is hardly less than a bit, and a dictionary's values come out as often as they occur.
+        // A value takes at least a bit, and dictionary values are repeated in decoded arrays.
         let own = own.max(bytes(column.num_values()).saturating_mul(8));
         (
             decoded + own,
@@ -1066,8 +1073,8 @@ fn row_group_memory_bytes(group: &RowGroupMetaData, mask: &ProjectionMask) -> (u
     })
 }
 
-/// Whether to read all columns at once takes more than there is, and more than to read a part of the
-/// rows, of some columns after the others.
+/// Returns whether reading all columns concurrently needs more memory than available, and more than reading a
+/// slice of the rows a few columns at a time.
 fn needs_column_turns(
     metadata: &ParquetMetaData,
     groups: &[usize],
@@ -1082,17 +1089,17 @@ fn needs_column_turns(
     open > bytes_max.saturating_mul(2) && open > part.max(bytes_max).saturating_mul(2)
 }
 
-/// Reads some rows at a time, of some columns after the others.
+/// Reads a slice of rows at a time, a few columns after the others.
 struct ColumnTurnReader {
     input: ParquetInput,
     metadata: ArrowReaderMetadata,
-    /// The columns that are read together.
+    /// The columns of each turn.
     column_masks: Vec<ProjectionMask>,
-    /// What is left.
+    /// Rows not read yet.
     remaining_rows: VecDeque<RowGroupRows>,
     slice_bytes_max: u64,
     batch_rows: usize,
-    /// What is read and not handed out.
+    /// Rows read but not returned yet.
     pending_batch: Option<RecordBatch>,
 }
 
@@ -1140,7 +1147,7 @@ impl ColumnTurnReader {
         }
     }
 
-    /// Rows of a row group.
+    /// Reads `count` rows of a row group from row `start` on.
     fn read_slice(
         &self,
         group: usize,
@@ -1176,23 +1183,23 @@ impl ColumnTurnReader {
     }
 }
 
-/// Rows that follow one another.
+/// A run of consecutive selected rows.
 struct RowRun {
-    /// The place of the first in the piece.
+    /// Position of the first row in the split part.
     start_row: u64,
     row_count: u64,
-    /// How many are left before it.
+    /// Number of selected rows before the run.
     rows_before: u64,
 }
 
-/// What was told of a file that is elsewhere.
+/// The announced reads of a remote file.
 #[derive(Default)]
 struct AnnouncedReads {
-    /// The place of the row group that is being read.
+    /// Index of the row group being read, among the requested ones.
     current_group: usize,
-    /// Per row group that is wanted and not too large, in order.
+    /// The claims of the row groups that are prefetched, by their index, in order.
     row_group_claims: VecDeque<(usize, BlockClaims)>,
-    /// The chunks of larger ones that were declared.
+    /// The declared chunks of larger row groups.
     declared_chunks: HashSet<usize>,
 }
 
@@ -1200,19 +1207,20 @@ struct AnnouncedReads {
 #[derive(Clone)]
 struct ParquetInput {
     open_file: Arc<OpenFile>,
-    /// Start and end of every column chunk that is read, or of those of its pages that are, in order.
+    /// Start and end of every requested column chunk, or of the requested part of its pages, in ascending
+    /// order.
     chunk_extents: Arc<Vec<(u64, u64)>>,
     windows: Arc<Mutex<HashMap<usize, (u64, Bytes)>>>,
-    /// Of a file that is elsewhere: per row group, the wanted chunks in order.
+    /// The requested chunks of each row group of a remote file, in order.
     wanted_chunks: Arc<Vec<Vec<(u64, u64)>>>,
-    /// Of a file that is elsewhere: what is on its way.
+    /// The announced reads of a remote file.
     announced_reads: Arc<Mutex<AnnouncedReads>>,
-    /// Of a file that is elsewhere: its end, and where that begins.
+    /// The fetched end of a remote file and its offset.
     tail: Option<(u64, Bytes)>,
     metadata: Option<Arc<ParquetMetaData>>,
-    /// Where the page begins that was read last, behind its header: the one that an error is about.
+    /// Offset of the data of the last page read, after its header. Decoder errors refer to this page.
     last_page_offset: Arc<AtomicU64>,
-    /// Our own error, which Parquet's cannot carry.
+    /// An error of this crate, which a `ParquetError` cannot carry.
     carried_error: Arc<Mutex<Option<Error>>>,
 }
 
@@ -1238,7 +1246,7 @@ impl ParquetInput {
         }
     }
 
-    /// What is wrong with the page that was read last.
+    /// Returns the error for the last page read.
     fn bad_page_error(&self, error: &ParquetError) -> Error {
         let at = self.last_page_offset.load(Ordering::Relaxed);
         let groups = self.metadata.iter().flat_map(|metadata| metadata.row_groups());
@@ -1264,7 +1272,7 @@ impl ParquetInput {
         self.corrupt_part_error(error, what, false)
     }
 
-    /// The error for `what`, a page or another part of the file.
+    /// Returns the error for `what`, a page or another part of the file.
     fn corrupt_part_error(&self, error: &ParquetError, what: &str, is_page: bool) -> Error {
         if let Some(error) = self.carried_error.lock().take() {
             return error;
@@ -1276,7 +1284,7 @@ impl ParquetInput {
             return error;
         }
         let text = error.to_string();
-        // Its errors go through Arrow's and back.
+        // The errors pass through Arrow's error type and back, which adds prefixes.
         let text = text.strip_prefix("Parquet argument error: ").unwrap_or(&text);
         let text = text.strip_prefix("Parquet error: ").unwrap_or(text);
         Error::Corrupt {
@@ -1310,7 +1318,7 @@ impl ParquetInput {
         if count < buffer.len() { Err(short()) } else { Ok(buffer.into()) }
     }
 
-    /// At least `length` bytes from `start`, and more if they were read along with them.
+    /// Returns at least `length` bytes from `start`, and more if the window contains more.
     fn read_through_window(&self, start: u64, length: u64) -> Result<Bytes, ParquetError> {
         let chunk = self.chunk_extents.partition_point(|(from, _)| *from <= start).checked_sub(1);
         let chunk =
@@ -1336,7 +1344,7 @@ impl ParquetInput {
         };
         let wanted = length.max(least).min(end.saturating_sub(start)).max(length);
         let bytes = self.fetch_window(start, length, wanted)?;
-        // Chunks that were read to their end are not asked for again.
+        // A chunk that was read to its end needs no window.
         if start + bytes.len() as u64 >= end {
             windows.remove(&chunk);
             if bytes.len() as u64 > length {
@@ -1350,7 +1358,7 @@ impl ParquetInput {
 }
 
 impl ParquetInput {
-    /// Tells of what will be read of a file that is elsewhere.
+    /// Announces the reads of a remote file.
     fn announce_reads(&mut self, wanted: Vec<Vec<(u64, u64)>>) -> Result<()> {
         let Some(reader) = self.open_file.remote_reader() else { return Ok(()) };
         let claims =
@@ -1364,7 +1372,7 @@ impl ParquetInput {
         Ok(())
     }
 
-    /// Lets go of the row groups before that of a chunk, and declares a chunk of a large one.
+    /// Releases the row groups before that of a chunk, and declares the chunk if its row group is large.
     fn advance_to_chunk(
         &self,
         reader: &ObjectReader,
@@ -1391,15 +1399,15 @@ impl ParquetInput {
         Ok(())
     }
 
-    /// `length` bytes from `start` at least; where more is there already, or asked for together, that
-    /// too, up to `wanted`.
+    /// Reads at least `length` bytes from `start`, and up to `wanted` of those that are in memory already or
+    /// were requested together.
     fn fetch_window(&self, start: u64, length: u64, wanted: u64) -> Result<Bytes, ParquetError> {
         if let Some(reader) = self.open_file.remote_reader() {
             let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
             let rest = reader
                 .block_rest_at(start, wanted)
                 .map_err(|error| self.carry_error(error.into()))?;
-            // What lies in two blocks is put together.
+            // A range that spans two blocks is copied.
             return if rest.len() as u64 >= length {
                 Ok(rest)
             } else {
@@ -1410,17 +1418,17 @@ impl ParquetInput {
     }
 }
 
-/// Whether a row group's wanted chunks are too much to be asked for together.
+/// Returns whether a row group's requested chunks are too large to be fetched together.
 fn is_too_large_to_prefetch(chunks: &[(u64, u64)]) -> bool {
     chunks.iter().map(|(start, end)| end - start).sum::<u64>() > PREFETCHED_ROW_GROUP_BYTES_MAX
 }
 
-/// The requests for a row group's wanted chunks.
+/// Returns the ranges to request for a row group's chunks.
 fn request_ranges(chunks: &[(u64, u64)]) -> impl Iterator<Item = Range<u64>> {
     group_adjacent_chunks(chunks).filter_map(|run| Some(run.first()?.0..run.last()?.1))
 }
 
-/// Chunks that are asked for in one request.
+/// Groups the chunks that one request fetches.
 fn group_adjacent_chunks(chunks: &[(u64, u64)]) -> impl Iterator<Item = &[(u64, u64)]> {
     let mut from = chunks.first().map_or(0, |chunk| chunk.0);
     chunks.chunk_by(move |one, next| {
@@ -1433,8 +1441,8 @@ fn group_adjacent_chunks(chunks: &[(u64, u64)]) -> impl Iterator<Item = &[(u64, 
     })
 }
 
-/// Per row group that is read, the chunks of the columns that are, in the file's order; of some rows those of their pages
-/// that they are in, and the dictionaries.
+/// Returns the requested chunks of each row group, in the file's order. If only some rows are read, the
+/// extents cover the pages that contain them, and the dictionaries.
 fn wanted_chunk_extents(
     metadata: &ParquetMetaData,
     parts: &[RowGroupRows],
@@ -1460,7 +1468,7 @@ fn wanted_chunk_extents(
     parts.iter().filter_map(of).collect()
 }
 
-/// Where a column chunk starts and ends.
+/// Returns start and end of a column chunk.
 fn chunk_extent(column: &ColumnChunkMetaData) -> Option<(u64, u64)> {
     let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let start = u64::try_from(start).ok()?;
@@ -1488,7 +1496,7 @@ impl ChunkReader for ParquetInput {
     }
 }
 
-/// Reads on from a position: page headers, whose length is not known beforehand.
+/// Reads from a position on. Used for page headers, whose length is unknown beforehand.
 struct PositionReader {
     input: ParquetInput,
     position: u64,
@@ -1527,7 +1535,7 @@ mod tests {
         let file = &source.files()[0];
         let open = OpenFile::open(file, ReadPattern::Random, &file.read_context()).unwrap();
         let input = ParquetInput::new(Arc::new(open), None, &[]);
-        // A page's header is read as a stream.
+        // A page header is read as a stream.
         let failed = std::io::Error::other(input.carry_error(Error::Interrupted));
         let error = ParquetError::from(failed);
         assert!(matches!(input.bad_page_error(&error), Error::Interrupted));

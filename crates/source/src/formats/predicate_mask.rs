@@ -1,5 +1,5 @@
-//! Which rows of columns satisfy predicates, as text's filter has it of spans: a value that cannot be compared with
-//! the constant keeps its row.
+//! Evaluation of predicates on decoded columns, with the semantics of the text filter on spans: a value that
+//! cannot be compared with the constant keeps its row.
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, downcast_integer};
 use arrow::buffer::NullBuffer;
@@ -7,21 +7,21 @@ use arrow::datatypes::{DataType, Float64Type, Int32Type};
 use tidemill_base::column_types::dictionary_text_type;
 use tidemill_text::{ComparisonOperator, ParsedValue, PredicateConstant, ValueCondition};
 
-/// Whether columns of a type can be tested here.
+/// Returns whether predicates can be evaluated on columns of a type.
 pub(super) fn can_test_type(of: &DataType) -> bool {
     *of == dictionary_text_type()
         || of.is_signed_integer()
         || matches!(of, DataType::Utf8View | DataType::Float64)
 }
 
-/// Clears what is set in `keep` of the rows for which a test does not hold.
+/// Clears the entries of `keep` whose row does not satisfy the test.
 pub(super) fn mask_rows(array: &ArrayRef, test: &ValueCondition, keep: &mut [bool]) {
     let nulls = array.logical_nulls();
     let nulls = nulls.as_ref().filter(|nulls| nulls.null_count() > 0);
     macro_rules! integer {
         ($t:ty) => {{
             let values = array.as_primitive::<$t>().values();
-            // Most are of this form, and asked of every row.
+            // The most frequent predicate, so it has a loop of its own.
             if let (
                 ValueCondition::Comparison(
                     ComparisonOperator::Equal,
@@ -67,7 +67,7 @@ pub(super) fn mask_rows(array: &ArrayRef, test: &ValueCondition, keep: &mut [boo
     }
 }
 
-/// Asks of the rows that are kept so far, and of those that are not null whether the test holds.
+/// Evaluates the test on the rows that are still kept; `holds` decides for rows that are not null.
 fn mask_each_row(
     keep: &mut [bool],
     nulls: Option<&NullBuffer>,

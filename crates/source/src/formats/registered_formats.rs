@@ -1,10 +1,9 @@
-//! Formats that the program around the engine has added: readers and writers of its own.
+//! Formats that the embedding program registers, with its own readers and writers.
 //!
-//! A format is registered once per process, under a name that is then as good as `csv` or
-//! `parquet` in every job. Its reader gives Arrow batches of a file, or of those of its records
-//! that begin in a range of bytes; its writer makes a file of batches. What stands around them is
-//! the same for all formats: listing, folder keys, files that differ, splits, coverage, staging
-//! and commit.
+//! A format is registered once per process, under a name that every job can then use like `csv` or `parquet`.
+//! Its reader yields Arrow batches of a file, or of the records that begin in a byte range of it; its writer
+//! makes a file from batches. The code around them is the same for all formats: listing, partition columns,
+//! schema unification, splits, coverage, staging and commit.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -26,27 +25,27 @@ use crate::byte_input::ByteInput;
 use crate::error::{Error, Result};
 use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
 
-/// Batches in a row.
+/// A boxed sequence of batches with a schema.
 pub type BoxedBatchReader = Box<dyn RecordBatchReader + Send>;
 
 pub use tidemill_base::BoxedHostError;
 
-/// Formats that are written and not read: their names are taken, too.
+/// Names of formats that can only be written. They cannot be registered.
 pub const WRITE_ONLY_FORMATS: [&str; 1] = ["text"];
 
-/// Reads files of a format.
+/// Reads files of a registered format.
 pub trait RegisteredFormatReader: Send + Sync {
-    /// The columns of the file at `path`, which is a path or a URL as the user wrote it.
+    /// Returns the columns of the file at `path`, a path or a URL as the user wrote it.
     ///
     /// # Errors
-    /// Whatever goes wrong.
+    /// Any failure of the reader.
     fn schema(&self, path: &str, bytes: u64) -> Result<SchemaRef, BoxedHostError>;
 
-    /// The records that begin in these bytes of the file; of `columns` at least, the batches
-    /// naming what they have.
+    /// Reads the records that begin in `bytes` of the file. Returns at least `columns`; each batch names the
+    /// columns that it has.
     ///
     /// # Errors
-    /// Whatever goes wrong.
+    /// Any failure of the reader.
     fn read(
         &self,
         path: &str,
@@ -54,22 +53,22 @@ pub trait RegisteredFormatReader: Send + Sync {
         columns: &[&str],
     ) -> Result<BoxedBatchReader, BoxedHostError>;
 
-    /// Whether a part of a file can be asked for.
+    /// Returns whether `read` accepts a part of a file.
     fn is_splittable(&self) -> bool;
 }
 
-/// Writes files of a format.
+/// Writes files of a registered format.
 pub trait RegisteredFormatWriter: Send + Sync {
-    /// Makes the file at `path`, where there is none, of all batches.
+    /// Creates the file at `path`, which does not exist yet, from all batches.
     ///
     /// # Errors
-    /// Whatever goes wrong.
+    /// Any failure of the writer.
     fn write(&self, path: &Path, batches: BoxedBatchReader) -> Result<(), BoxedHostError>;
 }
 
-/// A format that the program has added.
+/// A format that the embedding program has registered.
 pub struct RegisteredFormat {
-    /// Tells it from another of the same name, which replaced it.
+    /// Distinguishes it from another format of the same name that replaced it.
     registration_number: u64,
     name: String,
     suffix: String,
@@ -80,12 +79,12 @@ pub struct RegisteredFormat {
 static REGISTERED_FORMATS: RwLock<Vec<&'static RegisteredFormat>> = RwLock::new(Vec::new());
 static NEXT_REGISTRATION_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Adds a format under `name`, told from file names that end in `.suffix`; one of the same name is
-/// replaced for what is planned from now on. It stays until the process ends.
+/// Registers a format under `name`, for files whose names end in `.suffix`. It replaces an earlier format of
+/// the same name in later plans, and stays registered until the process ends.
 ///
 /// # Errors
-/// [`Error::Usage`] for a name that a format has already, or that could not be written in a job
-/// file; for a suffix that is another format's; and if there is neither reader nor writer.
+/// [`Error::Usage`] for a name that a format already has or that a job file cannot contain; for a suffix of
+/// another format; and if there is neither a reader nor a writer.
 pub fn register_format(
     name: &str,
     suffix: Option<&str>,
@@ -138,24 +137,24 @@ pub fn register_format(
         reader,
         writer,
     };
-    // A few words and two functions per registration, kept so that what runs can go on.
+    // A registration leaks a few words and two functions, so that running plans can keep using the format.
     let format: &'static RegisteredFormat = Box::leak(Box::new(format));
     formats.retain(|other| other.name != name);
     formats.push(format);
     Ok(())
 }
 
-/// The format of this name.
+/// Returns the registered format with this name.
 pub fn find_registered_format(name: &str) -> Option<&'static RegisteredFormat> {
     REGISTERED_FORMATS.read().iter().copied().find(|format| format.name == name)
 }
 
-/// The format of this suffix, in lower case and without its dot.
+/// Returns the registered format with this suffix, in lower case and without its dot.
 pub fn find_registered_by_suffix(suffix: &str) -> Option<&'static RegisteredFormat> {
     REGISTERED_FORMATS.read().iter().copied().find(|format| format.suffix == suffix)
 }
 
-/// The names of all that can be read, or written.
+/// Returns the names of the formats that can be written, or those that can be read.
 pub fn registered_format_names(written: bool) -> Vec<&'static str> {
     let formats = REGISTERED_FORMATS.read();
     let wanted = formats.iter().filter(|format| match written {
@@ -166,27 +165,27 @@ pub fn registered_format_names(written: bool) -> Vec<&'static str> {
 }
 
 impl RegisteredFormat {
-    /// The name.
+    /// Returns the name that users write.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the names of its files end in, without the dot.
+    /// Returns the suffix of its file names, without the dot.
     pub fn suffix(&self) -> &str {
         &self.suffix
     }
 
-    /// The reader.
+    /// Returns the reader.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is none.
+    /// [`Error::Usage`] if the format was registered without one.
     pub(crate) fn reader(&self) -> Result<&dyn RegisteredFormatReader> {
         let missing =
             || Error::usage(format!("format `{}` was registered without a reader", self.name));
         self.reader.as_deref().ok_or_else(missing)
     }
 
-    /// The writer, if there is one.
+    /// Returns the writer, if there is one.
     pub fn writer(&self) -> Option<&dyn RegisteredFormatWriter> {
         self.writer.as_deref()
     }
@@ -237,7 +236,7 @@ impl TypedFormat for RegisteredFormat {
     }
 }
 
-/// What its reader tells of a file.
+/// The columns that a registered reader states for a file.
 #[derive(Debug)]
 struct RegisteredFileMetadata(SchemaRef);
 
@@ -247,9 +246,9 @@ impl FileMetadata for RegisteredFileMetadata {
     }
 }
 
-/// What a reader could not do.
+/// Converts a failure of a registered reader to an error.
 fn reader_error(format: &str, path: &str, failure: BoxedHostError) -> Error {
-    // Stopped by us, or one of ours that came through.
+    // An interrupt, or an error of this crate that passed through the reader.
     match failure.downcast::<Error>() {
         Ok(ours) => *ours,
         Err(source) => {

@@ -1,4 +1,5 @@
-//! Rowfiles: blocks found by their footers, read one by one, and what of a damaged one is left out.
+//! Rowfiles: finds blocks by their footers, reads them one by one, and accounts for the skipped parts of
+//! damaged files.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,10 +24,10 @@ use crate::rowfile_salvage::{
 };
 use crate::split::with_rows_before;
 
-/// Of so many rowfiles footers are kept between planning and reading.
+/// Maximum number of rowfiles whose footers are kept between planning and reading.
 const CACHED_FOOTERS_MAX: usize = 1024;
 
-/// The format.
+/// The rowfile format.
 pub(super) struct RowfileSourceFormat;
 
 impl FileFormat for RowfileSourceFormat {
@@ -57,7 +58,7 @@ impl TypedFormat for RowfileSourceFormat {
             let blocks = blocks
                 .map(|it| FileChunk { row_count: it.rows.into(), stored_bytes: it.bytes.into() });
             let blocks = blocks.collect();
-            // What is known of a damaged one is dear.
+            // The metadata of a damaged file is expensive to find again.
             let reader =
                 (files.len() <= CACHED_FOOTERS_MAX || file.salvage_damaged).then_some(reader);
             Ok(Box::new(RowfileMetadata {
@@ -79,12 +80,12 @@ impl TypedFormat for RowfileSourceFormat {
     }
 }
 
-/// What its footers tell of a file.
+/// The schema and blocks of a file, as its footers state them.
 #[derive(Debug)]
 pub(crate) struct RowfileMetadata {
     schema: SchemaRef,
     blocks: Vec<FileChunk>,
-    /// The footers, which need not be read again; none where files are too many.
+    /// The parsed footers, which need not be read again; `None` if the source has too many files.
     reader: Option<rowfile::Reader<StoredRowfile>>,
     undecodable_blocks: UndecodableBlocks,
 }
@@ -100,7 +101,7 @@ impl FileMetadata for RowfileMetadata {
 
     fn chunk_rows_with_offsets(&self) -> Option<Vec<(u64, u64)>> {
         Some(match &self.reader {
-            // Of a damaged file blocks may be missing.
+            // A damaged file may lack blocks.
             Some(reader) => {
                 let blocks = reader.blocks().iter();
                 blocks.map(|block| (block.first_row, u64::from(block.rows))).collect()
@@ -117,10 +118,10 @@ impl RowfileMetadata {
     }
 }
 
-/// The wanted columns of some blocks, each batch with its share of the blocks' bytes.
+/// The requested columns of some blocks, each batch with its share of the blocks' bytes.
 struct RowfileBlockReader {
     batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send>,
-    /// Of all of them.
+    /// Total of all blocks.
     total_rows: u64,
     total_bytes: u64,
     skipped_rows: Arc<SkippedRows>,
@@ -170,7 +171,7 @@ fn read_blocks(
     let path = file.display_name().to_owned();
     let failed = |error| error_from_rowfile(error, file.display_name());
     let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> = match &known.reader {
-        // To find its blocks again would be to read all of it again.
+        // Finding the blocks of a damaged file again would mean reading all of it again.
         Some(reader) if file.salvage_damaged => Box::new(DecodableRows {
             reader: reader.clone(),
             plan: Arc::new(reader.plan(&wanted).map_err(failed)?),
@@ -199,7 +200,7 @@ fn read_blocks(
     Ok(RowfileBlockReader { batches, total_rows: rows, total_bytes: bytes, skipped_rows: left_out })
 }
 
-/// A file's field with only those parts that are wanted of it.
+/// Returns a file's field reduced to the requested nested fields.
 fn narrow_field(own: &FieldRef, wanted: &DataType) -> FieldRef {
     let (DataType::Struct(fields), DataType::Struct(parts)) = (own.data_type(), wanted) else {
         return Arc::clone(own);
@@ -217,7 +218,7 @@ fn narrow_field(own: &FieldRef, wanted: &DataType) -> FieldRef {
     Arc::new(own.as_ref().clone().with_data_type(DataType::Struct(kept.into())))
 }
 
-/// What was left out of a file, if it is not whole.
+/// Returns the report of the skipped parts of a file, if the file is damaged.
 pub(crate) fn salvage_report(file: &SourceFile) -> Option<SalvagedFile> {
     let known = RowfileMetadata::from_file(file)?;
     let reader = known.reader.as_ref()?;
@@ -226,11 +227,11 @@ pub(crate) fn salvage_report(file: &SourceFile) -> Option<SalvagedFile> {
     salvaged_of(file.display_name(), reader, failed)
 }
 
-/// What the footers of a rowfile know of its blocks.
+/// Block statistics that the footers of a rowfile state.
 pub struct RowfileFooterStatistics(rowfile::Reader<StoredRowfile>);
 
 impl RowfileFooterStatistics {
-    /// None for what is no rowfile, or was not looked at.
+    /// Returns the statistics of an inspected rowfile; `None` for other files.
     pub(crate) fn from_file(file: &SourceFile) -> Option<Self> {
         let known = RowfileMetadata::from_file(file)?;
         known.chunks()?;
@@ -240,17 +241,17 @@ impl RowfileFooterStatistics {
         }
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub fn block_count(&self) -> usize {
         self.0.blocks().len()
     }
 
-    /// The rows of each block.
+    /// Returns the row count of each block.
     pub fn block_row_counts(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.blocks().iter().map(|block| block.rows.into())
     }
 
-    /// What is known of a column, or of a field of a struct; none where its name might be another's.
+    /// Returns the statistics of a column, or of a field of a struct; `None` if the name is ambiguous.
     pub fn column_statistics(&self, path: &[&str]) -> Option<rowfile::PerBlockStatistics> {
         fn is_plain(fields: &[rowfile::SchemaField]) -> bool {
             fields.iter().all(|field| {
@@ -261,7 +262,7 @@ impl RowfileFooterStatistics {
                     }
             })
         }
-        // A path is written with dots.
+        // Statistics are looked up by a path with dots, so a name with a dot is ambiguous.
         is_plain(&self.0.schema().fields).then(|| self.0.column_statistics(&path.join(".")))?
     }
 }

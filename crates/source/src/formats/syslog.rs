@@ -1,4 +1,4 @@
-//! System logs, of RFC 3164 or RFC 5424, a record per line or counted.
+//! System logs by RFC 3164 or RFC 5424, with one record per line or with length prefixes.
 
 use arrow::datatypes::{FieldRef, Schema};
 use tidemill_text::BlockDecoder;
@@ -14,7 +14,7 @@ use crate::text_options::TextOptionSupport;
 
 const NAME: &str = "syslog";
 
-/// The format.
+/// The syslog format.
 pub(super) struct SyslogSourceFormat;
 
 impl FileFormat for SyslogSourceFormat {
@@ -42,7 +42,7 @@ impl TextFormat for SyslogSourceFormat {
     }
 
     fn decoder(&self, of: DecoderSpec<'_>) -> Result<Box<dyn BlockDecoder>, FieldRef> {
-        // A date without a year is of the time when the file was last written to.
+        // The modification time of the file determines the year of dates without one.
         let read = syslog::SyslogFormat::default();
         let read = syslog::SyslogFormat {
             framing: of.framing,

@@ -1,4 +1,5 @@
-//! Unions of Arrow as structs: one field for each type, null in the rows whose value is of another type, as Avro's unions are read.
+//! Conversion of Arrow unions to structs: one field per type, null in rows whose value has another type, as
+//! for Avro.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use arrow::error::ArrowError;
 
 use crate::file_columns::number_repeated_names;
 
-/// The fields of the struct that a union is shown as.
+/// Returns the fields of the struct that a union becomes.
 pub(super) fn union_struct_fields(union: &UnionFields) -> Fields {
     let mut names: Vec<String> = union.iter().map(|(_, field)| field.name().clone()).collect();
     number_repeated_names(&mut names);
@@ -20,10 +21,10 @@ pub(super) fn union_struct_fields(union: &UnionFields) -> Fields {
     fields.collect()
 }
 
-/// Converts a union to a struct with one column for each of the union's types.
+/// Converts a union to a struct with one column for each type of the union.
 ///
 /// # Errors
-/// Fails if a value lies outside of its column.
+/// Fails if an offset lies outside of its column.
 pub(super) fn convert_union_to_struct(column: &UnionArray) -> Result<StructArray, ArrowError> {
     let union = column.fields();
     let columns = union.iter().map(|(type_id, _)| {

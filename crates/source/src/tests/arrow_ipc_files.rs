@@ -17,7 +17,7 @@ use arrow_ipc::CompressionType;
 
 use super::*;
 
-/// A column of every type, with nulls, of which `from` tells where it begins.
+/// A batch with a column of every type, with nulls. Values start at `from`.
 fn batch_of_every_type(from: i64, rows: i64) -> RecordBatch {
     let numbers = || (from..from + rows).map(|n| (n % 5 != 3).then_some(n));
     let texts = || numbers().map(|n| n.map(|n| format!("{n} of a text that is not short at all")));
@@ -251,7 +251,7 @@ fn files_and_streams_of_different_columns_are_one_table() {
     assert_eq!(rows(&source)[2][0], "1099511627776.0");
 }
 
-/// A file or a stream that is small enough to be damaged in every place.
+/// A batch small enough that every byte of its file or stream can be damaged.
 fn small_batch() -> RecordBatch {
     let keys: Int32Array = [Some(0), None, Some(1)].into_iter().collect();
     let kinds = DictionaryArray::new(keys, Arc::new(StringArray::from(vec!["some", "kinds"])));
@@ -291,7 +291,7 @@ fn damaged_arrow_files_are_errors_and_never_panics() {
                 bytes[at] ^= [0xff, 0x01, 0x80][at % 3];
                 std::fs::write(&path, &bytes).unwrap();
                 match read() {
-                    // There are no checksums: other values may come of it, and other names.
+                    // There are no checksums, so damage may change values and names.
                     Ok(rows) => assert!(rows.len() <= expected.len(), "{at}"),
                     Err(Error::Corrupt { .. } | Error::Usage { .. }) => refused += 1,
                     Err(other) => panic!("byte {at}: {other:?}"),

@@ -77,7 +77,7 @@ fn sync_marker_inside_a_value_is_detected_by_the_previous_split() {
     let bytes: ArrayRef = Arc::new(BinaryArray::from_iter_values([&value, &value, &value]));
     let batch = RecordBatch::try_from_iter([("b", bytes)]).unwrap();
     let mut whole = file(&[batch], Codec::Null);
-    // A file may have any marker: this one that of the file which its values are.
+    // A file may have any marker: this one has the marker of the file that its values contain.
     let own = *tidemill_avro::Header::read(&mut &whole[..]).unwrap().sync_marker();
     for at in 0..whole.len() - 15 {
         if whole[at..at + 16] == own {
@@ -105,7 +105,8 @@ fn sync_marker_inside_a_value_is_detected_by_the_previous_split() {
     }
 }
 
-/// Lengths of values of bytes, splits read and verified in order; and how many were read again.
+/// Returns the lengths of values of bytes, with splits read and verified in order, and the number of splits
+/// read again.
 fn read_lengths(source: &Arc<Source>, target: u64) -> Result<(Vec<usize>, usize)> {
     let (mut lengths, mut again, mut expected) = (Vec::new(), 0, None);
     for split in source.splits_with_target_bytes(target, &mut |_, _| true)? {

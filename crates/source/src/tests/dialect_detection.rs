@@ -1,4 +1,4 @@
-//! How text is written, where nobody says: what a sample shows, and what the user is told of it.
+//! Detection of undeclared text options from a sample, and the notes for the user.
 
 use arrow::datatypes::{Schema, TimeUnit};
 
@@ -56,7 +56,7 @@ fn delimiters_are_detected_and_options_override_them() {
     let folder = folder(&[("a.csv", b"a;b\n1;2\n"), ("b.csv", b"b;c\n3;4\n")]);
     let source = open(&folder, "*.csv").unwrap();
     assert_eq!(rows(&source), text(&[&["1", "2", "∅"], &["∅", "3", "4"]]));
-    // And what comes from a pipe is read from its beginning.
+    // A pipe is read from its beginning after detection.
     let spec = SourceSpec { url: "-".into(), format: Some(Format::Csv), ..SourceSpec::default() };
     let text_of = format!("a;b\n{}", noise(50_000).replace(',', ";"));
     let stdin = Box::new(std::io::Cursor::new(text_of.into_bytes()));
@@ -83,7 +83,7 @@ fn escaped_quotes_are_detected_with_every_delimiter() {
         let (_folder, source) = opened(name, &doubled, |_| {}).unwrap();
         assert_eq!(rows(&source), text(&[&["1", "say \"hi\""], &["2", "C:\\"]]), "{delimiter}");
     }
-    // From a pipe, too, which is read from its beginning.
+    // A pipe is read from its beginning, too.
     let spec = SourceSpec { url: "-".into(), format: Some(Format::Tsv), ..SourceSpec::default() };
     let bytes = Box::new(std::io::Cursor::new(b"a\tb\n1\t\"x \\\"y\\\"\"\n".to_vec()));
     let source = Arc::new(Source::open_with_stdin(&spec, bytes, &CancelFlag::new()).unwrap());
@@ -93,7 +93,7 @@ fn escaped_quotes_are_detected_with_every_delimiter() {
 #[test]
 fn first_line_can_declare_the_delimiter() {
     for line in ["sep=;\n", "sep=;\r\n", "\"sep=;\"\n", "\u{feff}sep=;\n"] {
-        // Nothing in the records tells the delimiter.
+        // Nothing in the records shows the delimiter.
         let bytes = format!("{line}a,b;c\nx,5;2\ny,5;4\n");
         let (_folder, source) = opened("x.csv", bytes.as_bytes(), |_| {}).unwrap();
         assert_eq!(names(&source), "a,b c", "{line:?}");
@@ -104,7 +104,7 @@ fn first_line_can_declare_the_delimiter() {
         let (_folder, source) = opened("x.csv", bytes.as_bytes(), no_header).unwrap();
         assert_eq!(rows(&source), text(&[&["1", "2"]]), "{line:?}");
     }
-    // Whoever says another is believed; a line that says nothing is a header.
+    // An option overrides the line; a line that declares nothing is a header.
     let comma = |spec: &mut SourceSpec| spec.text_options.delimiter = Some(b',');
     let (_folder, source) = opened("x.csv", b"sep=;\na,b\n1,2\n", comma).unwrap();
     assert_eq!(rows(&source), text(&[&["1", "2"]]));
@@ -113,7 +113,7 @@ fn first_line_can_declare_the_delimiter() {
         let source = opened("x.csv", bytes.as_bytes(), |_| {});
         assert!(source.is_err() || names(&source.unwrap().1).contains("sep"), "{header}");
     }
-    // Every file has its own, and lines are counted with it.
+    // Every file has its own separator line, which counts as a line.
     let data = folder(&[("a.csv", b"sep=;\na;b\n1;2\n"), ("b.csv", b"sep=;\na;b\n3;4\n5\n")]);
     let source = open(&data, "*.csv").unwrap();
     let error = read(&source, 1 << 20, &ReadOptions::default()).unwrap_err();
@@ -212,7 +212,7 @@ fn record_errors_have_helpful_hints() {
         }
         assert!(!found.contains(absent), "{absent}: {found}");
     }
-    // A null is offered for what mostly means one.
+    // The hint offers `--null` for a value that usually means null.
     let is_number = |spec: &mut SourceSpec| {
         spec.declared_schema =
             Some(Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)])));
@@ -296,7 +296,7 @@ fn access_log_format_is_detected_or_declared() {
     let more = format!("10.0.0.1 - - {time} \"-\" \"curl\" 1500\n");
     let warning = opened("access.log", more.as_bytes(), log).unwrap().1.warning().unwrap();
     assert!(warning.contains("`1500` in the first; --log-format says what it is"), "{warning}");
-    // A description says that it is an access log, where a name says no more than text.
+    // A format description implies an access log even if the file name implies plain text.
     let described = |spec: &mut SourceSpec| {
         spec.text_options.log_format =
             Some(r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %D"#.into());
@@ -312,7 +312,7 @@ fn access_log_format_is_detected_or_declared() {
     let wrong = |spec: &mut SourceSpec| spec.text_options.log_format = Some("%h%l".into());
     let refused = message(opened("access.log", more.as_bytes(), wrong));
     assert!(refused.contains("nothing stands between `%h` and `%l`"), "{refused}");
-    // Any type that text can be read as.
+    // A described column takes any type that text can be read as.
     let typed = |spec: &mut SourceSpec| {
         spec.text_options.log_format = Some("%{WORD:a} %{NOTSPACE:b}".into());
         let field = arrow::datatypes::Field::new("b", DataType::Int64, true);
@@ -354,7 +354,7 @@ fn an_empty_file_of_a_format_with_a_header_of_its_own_is_said_to_be_empty() {
     assert!(user_message(error).contains("is empty: 0 bytes, no header"));
 }
 
-/// What the system makes as it is read says that it has no bytes.
+/// Files that the system generates as they are read claim to have no bytes.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_of_the_system_that_says_that_it_is_empty_is_read_all_the_same() {
@@ -363,7 +363,7 @@ fn a_file_of_the_system_that_says_that_it_is_empty_is_read_all_the_same() {
     let source = Arc::new(source);
     assert!(source.is_stdin());
     assert!(rows(&source).iter().any(|row| row.iter().any(|line| line.contains("open files"))));
-    // Of several it would be left out.
+    // Among several files it would be skipped.
     let (url, format) = ("/proc/self/limit*".to_owned(), Some(Format::Lines));
     let refused = message(Source::open(&SourceSpec { url, format, ..SourceSpec::default() }));
     assert!(refused.contains("says that it has no bytes and gives some"), "{refused}");
@@ -406,7 +406,7 @@ fn repeated_header_names_get_numbers() {
         let warning = source.warning().unwrap_or_default();
         assert!(warning.contains(said) && warning.is_empty() == said.is_empty(), "{warning}");
     }
-    // Whichever file has it so.
+    // The note appears whichever file has the name.
     let folder = folder(&[("a.csv", b"k,k\n1,2\n"), ("b.csv", b"k,n,k\n3,4,5\n")]);
     let source = open(&folder, "*.csv").unwrap();
     assert_eq!(names(&source), "k k_1 n");
@@ -461,7 +461,7 @@ fn time_without_a_zone_behind_a_zoned_sample_is_a_located_error() {
         }
         let (_folder, source) = opened(name, written.as_bytes(), declared).unwrap();
         assert_eq!(rows(&source).last().unwrap(), &["2026-01-01T05:00:00Z"]);
-        // The other way round.
+        // In the opposite order.
         let written = records_of(format, std::iter::repeat_n(other, count).chain([usual]));
         let (_folder, source) = opened(name, written.as_bytes(), |_| {}).unwrap();
         assert_eq!(rows(&source).last().unwrap(), &["2026-01-01T00:00:00"]);

@@ -1,4 +1,4 @@
-//! An error of ours that goes through a library is the same when it comes out.
+//! Errors of this crate pass through other libraries unchanged.
 
 use std::io::{self, Cursor, Read};
 
@@ -25,7 +25,7 @@ fn numbers(count: i64) -> RecordBatch {
     RecordBatch::try_from_iter([("n", numbers)]).unwrap()
 }
 
-/// Bytes, and where they end an error of ours instead of the end.
+/// An input that yields its bytes and then an error of this crate instead of the end.
 struct FailingInput(Cursor<Vec<u8>>);
 
 impl Read for FailingInput {
@@ -62,7 +62,7 @@ fn io_errors_below_a_decoder_are_not_reported_as_damage() {
         (Format::Json, array.into_bytes()),
         (Format::Lines, lines.into_bytes()),
     ] {
-        // Within a header or a sample, and behind them.
+        // Within a header or a sample, and after them.
         for cut in [0, 5, 100, bytes.len() / 2, bytes.len() - 20] {
             let spec =
                 SourceSpec { url: "-".into(), format: Some(format), ..SourceSpec::default() };
@@ -101,7 +101,7 @@ fn missing_rowfile_is_reported_by_its_reader() {
     writer.write(&batch).unwrap();
     let folder = folder(&[("a.rowfile", &writer.finish().unwrap())]);
     let path = folder.path().join("a.rowfile");
-    // With `recover` a file is opened for each read.
+    // With `salvage_damaged`, a file is opened for each read.
     let spec = SourceSpec { salvage_damaged: true, ..spec(&folder, "a.rowfile") };
     let source = Arc::new(Source::open(&spec).unwrap());
     let splits = source.splits().unwrap();
@@ -109,7 +109,7 @@ fn missing_rowfile_is_reported_by_its_reader() {
     let mut reader = source.read_split(&splits[0], &ReadOptions::default()).unwrap();
     assert!(is_file_changed(&reader.next().unwrap()));
 
-    // Those who read it by themselves know nothing of this crate's errors.
+    // Direct readers of rowfiles know nothing of this crate's errors.
     let file = &source.files()[0];
     let lent = crate::rowfile_listing::ExternalRowfileBytes(StoredRowfile::OpenedPerRead(
         Box::new(file.clone_unopened()),
@@ -144,7 +144,7 @@ fn io_errors_below_a_parquet_reader_are_not_reported_as_damage() {
 
 type MakeFailure = fn() -> BoxedHostError;
 
-/// A format whose files are read until something fails, by the file's name.
+/// A format whose reader fails in a way that the file name chooses.
 struct FailingFormat(MakeFailure);
 
 impl RegisteredFormatReader for FailingFormat {

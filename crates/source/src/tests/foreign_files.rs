@@ -1,4 +1,4 @@
-//! Files as other programs and other machines leave them: archives, other encodings, ends that were never written.
+//! Files as other programs and other machines leave them: archives, other encodings, unfinished ends.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn nul_bytes_at_the_end_are_one_malformed_record_in_every_format() {
                 assert_eq!(bad, [(offset as u64, reason.clone())], "{name} {how} {cut} {nuls}");
             };
             let data = folder(&[(name, &bytes)]);
-            // In one split and in many, some of them in the NULs.
+            // In one split and in many, some of them within the NUL bytes.
             for target in [1 << 20, 3000, 7] {
                 if nuls > 10_000 && target < 3000 {
                     continue;
@@ -260,7 +260,7 @@ fn archives_and_other_encodings_are_refused_by_name_however_they_come() {
                 .and_then(|source| read(&Arc::new(source), 1000, &rejects("100%", None)));
                 let error = user_message(result.unwrap_err());
                 assert!(error.contains(expected), "stdin {name}: {error}");
-                // With columns that are known nothing is looked at before it is cut.
+                // If the columns are declared, nothing is inspected before the file is split.
                 spec = super::spec(&data, &name);
                 if format == Format::Csv {
                     spec.declared_schema = Some(Arc::new(Schema::new(vec![Field::new(
@@ -325,7 +325,7 @@ fn format_of_rotated_logs_is_detected_from_their_lines() {
     }
     let unknown = user_message(open(&data, "other/data.1").unwrap_err());
     assert!(unknown.contains("cannot tell the format"), "{unknown}");
-    // Who says what lines are means lines.
+    // An explicit format overrides detection.
     let mut lines = spec(&data, "sys");
     lines.format = Some(Format::Lines);
     assert_eq!(Source::open(&lines).unwrap().format(), Format::Lines);
@@ -340,7 +340,7 @@ fn truncated_partition_value_comes_from_the_file() {
     let source = open(&data, "**/*.csv").unwrap();
     assert_eq!(source.schema().fields().len(), 2);
     assert_eq!(rows(&source), text(&[&[whole.as_str(), "1"], &["w", "2"]]));
-    // Nobody has the whole value.
+    // No file has the complete value.
     let data = folder(&[(&cut, b"n\n1\n")]);
     let error = message(open(&data, "**/*.csv"));
     assert!(error.contains("has no column `k`"), "{error}");

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::*;
 
-/// Bytes that come in pieces of given sizes, one after the other and again.
+/// An input that yields pieces of the given sizes, repeatedly in this order.
 struct ChunkedInput {
     bytes: Vec<u8>,
     at: usize,
@@ -29,8 +29,8 @@ impl Read for ChunkedInput {
     }
 }
 
-/// The outcome of reading a text: rows, number of refused records and the first of them, without the file's name; or the
-/// error.
+/// The outcome of reading a text: rows, number of rejected records and the first of them without the file
+/// name, or the error.
 type SequenceReadOutcome =
     std::result::Result<(Rows, u64, Vec<(Option<u64>, u64, String)>), String>;
 
@@ -141,7 +141,7 @@ fn rejected_records_of_a_sequence_have_file_offsets() {
             assert_eq!((first[0].0, first[0].1), (Some(line), offset), "{text:?} {path}");
             assert!(first[0].2.contains(reason), "{text:?} {path}: {}", first[0].2);
         }
-        // Nobody allows it.
+        // No rejected record is allowed.
         for (path, found) in outcomes(text.as_bytes(), "0", &[100]) {
             assert!(found.unwrap_err().contains("malformed"), "{text:?} {path}");
         }
@@ -211,7 +211,7 @@ fn rows_of_a_sequence_are_numbered_with_those_that_are_refused() {
     assert_eq!(numbers[1] - numbers[0], 2, "{rows:?}");
 }
 
-/// Objects in the ways in which they are written, and what may stand between two of them.
+/// Objects in several notations, and the text between two of them.
 fn parts() -> impl Strategy<Value = Vec<(i64, u8, &'static str)>> {
     let between = prop::sample::select(vec![
         "\n", "", " ", ",\n", "\u{1e}", "\r\n", "\n\u{1e}", ",", " \n\n", ",\u{1e}",
@@ -245,7 +245,7 @@ proptest! {
         for (path, found) in &all {
             prop_assert_eq!(found, &all[0].1, "{:?} {}", &text, path);
             let Ok((rows, bad, _)) = found else { panic!("{text:?} {path}: {found:?}") };
-            // Where lines were promised, an object that spans some is refused, line by line.
+            // If the file has a record per line, an object that spans several lines is rejected line by line.
             let is_read = !(is_lines && has_spread);
             prop_assert_eq!(is_read, *bad == 0, "{:?} {}", &text, path);
             if is_read {
@@ -300,7 +300,7 @@ fn nul_bytes_behind_a_sequence_are_one_malformed_record() {
             11,
             "3 NUL bytes stand in the place of records, up to the end",
         ),
-        // NUL bytes that something follows are the beginning of a record.
+        // NUL bytes that precede other bytes are the beginning of a record.
         ("\u{1e}{\"a\":1}\n\0\0\u{1e}{\"a\":2}\n", 2, 2, 9, "the record begins with 2 NUL bytes"),
     ] {
         for (path, outcome) in outcomes(text.as_bytes(), "1", &[3]) {

@@ -1,4 +1,4 @@
-//! Files that differ, as one table.
+//! Files with different columns, read as one table.
 
 use arrow::array::{
     BooleanArray, Date32Array, DictionaryArray, Float64Array, Int32Array, Int64Array,
@@ -98,7 +98,7 @@ fn predicate_on_a_missing_column_sees_nulls() {
         for split in source.splits_with_target_bytes(1 << 20, &mut |_, _| true).unwrap() {
             let mut reader = source.read_split(&split, &options).unwrap();
             reader.by_ref().for_each(|batch| found.extend(rows_of(&batch.unwrap())));
-            // What is dropped is a good row all the same.
+            // A dropped row is still a valid row.
             assert_eq!(reader.stats().rows, 5);
         }
         assert_eq!(found, text(expected));
@@ -136,7 +136,7 @@ fn later_files_widen_types_and_give_new_columns_theirs() {
 
 #[test]
 fn a_column_of_numbers_is_not_made_text_by_a_later_file() {
-    // Whether the later file is in the sample or behind it.
+    // The later file is in the sample or after it.
     for records in [200, 12_000] {
         let first = format!("n,s\n{}", "1,2\n".repeat(records));
         let folder = folder(&[("a.csv", first.as_bytes()), ("b.csv", b"s,n\n3,4\n5,n/a\n")]);
@@ -236,7 +236,7 @@ fn first_of_several_broken_files_is_named() {
 fn odd_headers_of_later_files_are_read_as_those_of_the_first() {
     let folder = folder(&[
         ("a.csv", b"a,b\n1,2\n"),
-        // A column without a name is called by its place.
+        // A column without a name is named by its position.
         ("b.csv", b"a,b,\n3,4,\n"),
         ("c.csv", b"\n\nb,a\n6,5\n"),
         ("d.csv", b"a\n\"\"\n"),
@@ -280,7 +280,7 @@ fn a_file_whose_header_is_a_record_is_refused() {
     ] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    // A chain of columns is enough.
+    // A chain of shared columns is enough.
     assert_eq!(names(&open(&folder, "[abe].csv").unwrap()), ["id", "who", "ms", "x", "y"]);
 }
 
@@ -458,7 +458,7 @@ fn parquet_columns_that_do_not_unify_are_an_error_where_they_are_read() {
         "{refused}"
     );
 
-    // Deep inside, the place is named.
+    // The error names the location of a nested value.
     let inner = |array: ArrayRef| -> ArrayRef {
         let field = Arc::new(Field::new("x", array.data_type().clone(), true));
         Arc::new(StructArray::from(vec![(field, array)]))
@@ -488,7 +488,7 @@ fn a_value_that_the_wider_type_does_not_hold_is_an_error_that_names_both_files()
     for part in ["a.parquet", "b.parquet", "column `n`", "9007199254740993 would be rounded"] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    // Asked for, a float is rounded as everywhere.
+    // With a declared type, a float is rounded as everywhere.
     let mut asked = spec(&data, "*.parquet");
     let field = Field::new("n", DataType::Float64, true);
     asked.declared_schema = Some(Arc::new(Schema::new(vec![field])));
@@ -503,7 +503,7 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 #[derive(Debug, Clone)]
 struct ModelFile {
-    /// Which columns it has, in its order, and whether they are wide.
+    /// The columns of the file in its order, and whether each is wide.
     columns: Vec<(usize, bool)>,
     rows: Vec<[Option<u32>; 4]>,
 }
@@ -519,7 +519,7 @@ fn model_file() -> impl Strategy<Value = ModelFile> {
     })
 }
 
-/// A value as it is written.
+/// Formats a value as it is written.
 fn written(column: usize, wide: bool, value: u32) -> String {
     let day = value % 28 + 1;
     match (column, wide) {
@@ -532,7 +532,7 @@ fn written(column: usize, wide: bool, value: u32) -> String {
     }
 }
 
-/// A value as it is shown in a column that is wide in some file.
+/// Formats a value as it is read from a column that is wide in some file.
 fn expected(column: usize, wide: bool, any_wide: bool, value: u32) -> String {
     let text = written(column, wide, value);
     match (column, wide, any_wide) {
@@ -543,8 +543,8 @@ fn expected(column: usize, wide: bool, any_wide: bool, value: u32) -> String {
     }
 }
 
-/// The table that the files are together; which columns it has, and which file's values count
-/// for its types, the format says.
+/// Returns the table that the files are together. The arguments define, by format, the files whose columns
+/// count and the files whose values count for types.
 fn model(
     files: &[ModelFile],
     has: impl Fn(&ModelFile) -> bool,
@@ -617,7 +617,7 @@ proptest! {
         target in 1..200u64,
     ) {
         let data = folder(&[]);
-        // Headers without anything in common are refused.
+        // Headers without anything in common are an error.
         let mut files = files;
         for file in &mut files {
             if file.columns.iter().all(|(column, _)| *column != 1) {

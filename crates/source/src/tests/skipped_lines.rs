@@ -4,7 +4,7 @@ use super::*;
 
 use std::io::Cursor;
 
-/// Says of a source's options what a user does.
+/// Changes the options of a source as a user would.
 type OptionsChange = fn(&mut TextOptions);
 
 fn with(folder: &tempfile::TempDir, pattern: &str, change: OptionsChange) -> Result<Arc<Source>> {
@@ -17,7 +17,7 @@ fn names(source: &Source) -> Vec<String> {
     source.schema().fields().iter().map(|field| field.name().clone()).collect()
 }
 
-/// Columns and rows, which are the same however the file comes.
+/// Returns columns and rows, after checking that they are equal for every input kind.
 fn read_all(text: &[u8], change: OptionsChange) -> (Vec<String>, Rows) {
     let data = folder(&[
         ("a.csv", text),
@@ -29,7 +29,7 @@ fn read_all(text: &[u8], change: OptionsChange) -> (Vec<String>, Rows) {
     for target in 1..text.len().min(60) as u64 {
         let (found, _) = read(&source, target, &ReadOptions::default()).unwrap();
         assert_eq!(found, whole, "{target}");
-        // Starts that are found by reading are the same.
+        // Boundaries found by reading are equal.
         let mut splits = source.splits_with_target_bytes(target, &mut |_, _| true).unwrap();
         source.resolve_exact_starts(&mut splits, &CancelFlag::new()).unwrap();
         let (found, again) = read_splits(&source, splits, &ReadOptions::default()).unwrap();
@@ -64,12 +64,12 @@ fn lines_above_a_header_are_skipped_for_every_input_kind() {
         ("Report\nof 2026\n\nn,t\n1,x\n2,y", row_4, ["n", "t"]),
         ("Report\r\nof 2026\r\n\r\nn,t\r\n1,x\r\n2,y\r\n", row_4, ["n", "t"]),
         ("\u{feff}Report\nof 2026\n\nn,t\n1,x\n2,y\n", row_4, ["n", "t"]),
-        // Of titles nothing has a meaning, quotes least of all.
+        // Nothing in titles has a meaning, not even quotes.
         ("\"Report\nof \"\"2026\n,\",,\"\nn,t\n1,x\n2,y\n", row_4, ["n", "t"]),
         ("\0\u{1}\n\u{e9}\n# x\nn,t\n1,x\n2,y\n", row_4, ["n", "t"]),
         ("a\nb\nc\nn,t\n1,x\n2,y\n", headless, ["column_1", "column_2"]),
         ("a;b\n;\n;;;\nn;t\n1;x\n2;y\n", delimited, ["n", "t"]),
-        // The delimiter is looked for from the header on.
+        // The delimiter is detected from the header on.
         ("a,b\n,\n,,,\nn;t\n1;x\n2;y\n", row_4, ["n", "t"]),
         ("sep=|\nof 2026\n\nn|t\n1|x\n2|y\n", row_4, ["n", "t"]),
         ("#\n# 2\n\n# 4\nn,t\n# z\n1,x\n2,y\n", commented, ["n", "t"]),
@@ -81,7 +81,7 @@ fn lines_above_a_header_are_skipped_for_every_input_kind() {
             "{written}"
         );
     }
-    // The line itself may be blank: the header is the first record from there on.
+    // The named line may be blank: the header is the first record from there on.
     let data = folder(&[("a.csv", b"Report\nof 2026\n-\n\n\nn,t\n1,x\n2,y\n")]);
     let source = with(&data, "a.csv", row_4).unwrap();
     assert_eq!((names(&source), rows(&source)), (vec!["n".into(), "t".into()], table.clone()));
@@ -99,7 +99,7 @@ fn titles_that_are_longer_than_splits_are_left_out() {
     let whole = rows(&source);
     assert_eq!(whole.len(), 2000);
     for target in [500, 5000, 20_000] {
-        // Of a copy of which nothing is known.
+        // A copy without detected properties.
         let source = with(&data, "a.csv", |options| options.header_row = Some(2001)).unwrap();
         let (found, _) = read(&source, target, &ReadOptions::default()).unwrap();
         assert!(found == whole, "{target}");

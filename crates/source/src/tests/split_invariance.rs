@@ -1,4 +1,4 @@
-//! However a source is cut, its rows are the same.
+//! The rows of a source do not depend on its splits.
 
 use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray, StructArray};
 use arrow::datatypes::Int64Type;
@@ -60,7 +60,7 @@ fn sampled_source_has_thousands_of_splits() {
     assert_eq!(all, source.total_bytes());
 }
 
-/// A quote that is open where the text is cut, with lines in it that look like records of others.
+/// A quote is open at the start of a split, and lines within it look like records of others.
 #[test]
 fn small_split_detects_that_it_starts_within_quotes() {
     let csv = |row: usize| match row % 40 {
@@ -81,7 +81,7 @@ fn small_split_detects_that_it_starts_within_quotes() {
 
 #[test]
 fn boundary_is_found_from_preceding_bytes_when_the_split_misleads() {
-    // What is within quotes looks like records, for longer than a small split looks at.
+    // The text within quotes looks like records, for longer than a small split inspects.
     let row = |row: usize| match row % 50 {
         7 => format!("{row},\"{}\"\n", "1,a line of a text\n".repeat(300)),
         _ => format!("{row},\"plain, {row}\"\n"),
@@ -102,14 +102,14 @@ fn boundary_is_found_from_preceding_bytes_when_the_split_misleads() {
         wrong += usize::from(exact.exact_start.is_some_and(|exact| start != Some(exact)));
     }
     assert!(wrong > 0, "the guesses are all right");
-    // Whoever reads what comes before finds out.
+    // Reading the text before it detects the wrong guess.
     let (expected, _) = read(&source, u64::MAX, &ReadOptions::default()).unwrap();
     let (rows, again) = read_splits(&source, splits, &ReadOptions::default()).unwrap();
     assert!(rows == expected);
     assert!(again > 0);
 }
 
-/// How a file of Parquet is written.
+/// The layout of a generated Parquet file.
 #[derive(Debug, Clone)]
 struct ParquetFileSpec {
     rows: usize,
@@ -194,7 +194,7 @@ fn write_parquet(path: &Path, written: &ParquetFileSpec) -> RecordBatch {
     batch
 }
 
-/// Reads splits one by one, in no order of theirs, and puts their rows in it.
+/// Reads splits one by one in reverse order, and returns their rows in the order of splits.
 fn read_splits_separately(source: &Arc<Source>, splits: &[Split], options: &ReadOptions) -> Rows {
     let mut parts: Vec<(usize, Rows)> = Vec::new();
     for split in splits.iter().rev() {
@@ -242,7 +242,7 @@ proptest! {
             .collect();
         prop_assert!(read_splits_separately(&source, &splits, &options) == some);
 
-        // Codes where there are codes.
+        // Dictionary codes, if the file has dictionaries.
         if source.is_low_cardinality(2) {
             let projection = Some(vec![2]);
             let options =
@@ -251,7 +251,7 @@ proptest! {
             prop_assert!(read_splits_separately(&source, &splits, &options) == codes);
         }
 
-        // A predicate may leave rows in, and leaves out none that it holds of.
+        // A predicate may keep rows that do not match, and drops no row that matches.
         let test = ValueCondition::Comparison(ComparisonOperator::Less, PredicateConstant::Int(less));
         let predicates = vec![Predicate { column: 1, condition: test }];
         let options = ReadOptions { predicates, batch_rows, ..ReadOptions::default() };
@@ -277,9 +277,9 @@ fn row_group_is_split_between_known_pages() {
     };
     for (written, is_cut) in [
         (plain.clone(), true),
-        // The headers of pages do not tell the rows of lists …
+        // The page headers do not state the rows of lists …
         (ParquetFileSpec { has_index: false, ..plain.clone() }, false),
-        // … but of all else, and in the second version of all.
+        // … but of all other columns, and in version 2 of all columns.
         (ParquetFileSpec { has_index: false, has_lists: false, ..plain.clone() }, true),
         (ParquetFileSpec { has_index: false, is_second_version: true, ..plain.clone() }, true),
     ] {
@@ -298,7 +298,7 @@ fn row_group_is_split_between_known_pages() {
             assert_eq!(rows.start % 500, 0);
             assert_eq!(at.parts[0].file_row_number(3), (rows.start + 4, 0));
         }
-        // Statistics are the row group's.
+        // Statistics belong to the row group.
         let cutting = SplitOptions { target_bytes: Some(50_000), ..SplitOptions::default() };
         let second = source.splits_with_options(cutting, &mut |_, group| group == 1).unwrap();
         let rows = read_splits_separately(&source, &second, &ReadOptions::default());

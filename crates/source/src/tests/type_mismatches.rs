@@ -1,4 +1,4 @@
-//! Values that are not of their column's type, where they are read as null.
+//! Values that do not match their column's type, where they are read as NULL.
 
 use tidemill_base::type_mismatches::ColumnTypeMismatches;
 
@@ -28,7 +28,7 @@ fn spec_with_null_mismatches(folder: &tempfile::TempDir, pattern: &str) -> Sourc
     SourceSpec { text_options: options, ..spec(folder, pattern) }
 }
 
-/// Reads a source in splits of several sizes; what is counted is the same.
+/// Reads a source in splits of several sizes and checks that the counts are equal.
 fn count_mismatches(source: &Arc<Source>, options: impl Fn() -> ReadOptions) -> MismatchCounts {
     let all: Vec<MismatchCounts> = [1 << 12, 100_000, 1 << 30]
         .into_iter()
@@ -86,7 +86,7 @@ fn mismatch_counts_do_not_depend_on_splits_or_filters() {
         assert_eq!(types(&source)[0].1, DataType::Int64, "{name}");
         let all = || rejects("100%", None);
         assert_eq!(count_mismatches(&source, all), columns(&expected), "{name}");
-        // Only columns that are read are looked at.
+        // Only columns that are read are checked.
         for (projection, own) in
             [(vec![0], &expected[..1]), (vec![1], &expected[1..]), (vec![], &[])]
         {

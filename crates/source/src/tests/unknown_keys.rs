@@ -1,4 +1,4 @@
-//! Keys that no column has.
+//! Keys of records without a column.
 
 use tidemill_base::unknown_keys::UnknownKey;
 
@@ -23,7 +23,7 @@ fn keys(expected: &[(&str, u64, &str, u64, u64)]) -> KeyCounts {
     expected.iter().map(key).collect()
 }
 
-/// Reads a source in splits of several sizes; what is counted is the same.
+/// Reads a source in splits of several sizes and checks that the counts are equal.
 fn count_unknown_keys(source: &Arc<Source>, projection: Option<Vec<usize>>) -> KeyCounts {
     let all: Vec<KeyCounts> = [1 << 12, 100_000, 1 << 30]
         .into_iter()
@@ -43,7 +43,7 @@ fn keys_behind_the_sample_are_counted_on_every_path() {
     let mut text: String = (0..15_000).map(line).collect();
     let (first_line, first) = (15_001, text.len() as u64);
     for n in 0..1000 {
-        // In most records, now and then, and once.
+        // In most records, in some, and in one.
         text += &format!(
             "{{\"a\":{n},\"plan\":\"p\",\"s\":{{\"x\":1{}}},\"l\":[{{\"y\":2}},{{\"z\":3}}]}}\n",
             if n % 100 == 7 { ",\"w\":[1]" } else { "" }
@@ -77,7 +77,7 @@ fn keys_behind_the_sample_are_counted_on_every_path() {
             keys
         };
         assert_eq!(count_unknown_keys(&source, None), in_order(&all), "{name}");
-        // What is within a column is seen where the column is read; records are always.
+        // Fields within a column are seen if the column is read; records always are.
         assert_eq!(
             count_unknown_keys(&source, Some(vec![0])),
             in_order(&[all[0], all[3]]),
@@ -87,7 +87,7 @@ fn keys_behind_the_sample_are_counted_on_every_path() {
             count_unknown_keys(&source, Some(vec![])),
             in_order(&[
                 all[0],
-                // Nothing of it is read, and so nothing is refused.
+                // No field of it is read, so nothing is rejected.
                 ("bad", 1, name, 16_001, at(16_001, text.find("\"bad\"").unwrap() as u64)),
                 all[3],
             ]),

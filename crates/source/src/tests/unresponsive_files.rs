@@ -1,4 +1,4 @@
-//! Sources of which some files cannot be read, or do not answer.
+//! Sources with files that cannot be read or do not respond.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::byte_input::{OpenFile, ReadContext, ReadPattern};
 use crate::content_detection;
 
-/// Files that answer have as long as they want, however busy the machine is.
+/// Timeouts that responsive files never reach, however busy the machine is.
 fn generous_timeouts() -> OpenTimeouts {
     OpenTimeouts { file_timeout: Duration::from_secs(600), ..OpenTimeouts::default() }
 }
@@ -71,7 +71,7 @@ fn compressed_file_split_by_its_name_is_refused_when_read() {
     let folder =
         folder(&[("a.csv", b"n\n1\n"), ("b.csv", &gzip(format!("n\n{lines}").as_bytes()))]);
     let source = open(&folder, "*.csv").unwrap();
-    // As one that is elsewhere, whose beginning nobody has looked at.
+    // A remote file whose beginning has not been inspected.
     let mut twin = source.files()[1].clone_unopened();
     twin.detected_compression = OnceLock::new();
     let (twin, middle) = (Arc::new(twin), source.files()[1].size() / 2);
@@ -88,7 +88,7 @@ fn compressed_file_split_by_its_name_is_refused_when_read() {
     let other = Arc::new(source.files()[0].clone_unopened());
     content_detection::check_split_compression(&other, &open, "ä,ö\n".as_bytes().split_at(1).1)
         .unwrap();
-    // It is no text, and no file of another kind.
+    // The file is neither text nor a file of another kind.
     let other = OpenFile::open(&source.files()[0], ReadPattern::Random, &watch).unwrap();
     content_detection::check_split_compression(&source.files()[0], &other, &seen[..count]).unwrap();
 }
@@ -153,7 +153,7 @@ fn unresponsive_file_is_not_split_and_its_header_is_checked() {
     let (found, _) = read(&source, 1000, &ReadOptions::default()).unwrap();
     assert_eq!(found.len(), 6000);
 
-    // Its columns are taken for those of the first file until it says otherwise.
+    // Its columns are assumed to be those of the first file until it is read.
     write(folder.path(), "b.csv", b"n,m\n1,2\n");
     let mut source = Source::open(&spec(&folder, "*.csv")).unwrap();
     source.files()[1].is_readable.set(false).unwrap();
@@ -178,7 +178,7 @@ fn silent_pipe_is_read_until_the_deadline() {
     let error =
         Source::open_with_timeouts(&spec, nothing, &CancelFlag::new(), &patience).unwrap_err();
     assert!(error.to_string().contains("before the deadline"), "{error}");
-    // The flag ends it, too.
+    // The early-stop flag ends it, too.
     let cancel = CancelFlag::new();
     cancel.cancel();
     let error = Source::open_with_stdin(&spec, Box::new(std::io::empty()), &cancel).unwrap_err();
@@ -187,7 +187,7 @@ fn silent_pipe_is_read_until_the_deadline() {
 
 #[test]
 fn the_error_of_an_address_that_does_not_answer_names_it() {
-    // The system accepts connections for it, and nobody reads them.
+    // The system accepts connections to it, and no process reads them.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/a.csv", silent.local_addr().unwrap());
     let spec = SourceSpec { url: url.clone(), ..SourceSpec::default() };
@@ -248,7 +248,7 @@ fn silent_programs_share_one_timeout_and_partial_output_is_reported() {
     );
     assert!(left_out[0].reason.contains("gave 4 B of it within"), "{left_out:?}");
     assert!(left_out[1].reason.contains("gave nothing of it within"), "{left_out:?}");
-    // A watchdog: seven that wait by themselves take 35 s.
+    // A limit for a hang: seven consecutive waits would take 35 s.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 

@@ -5,13 +5,13 @@
 //!
 //! - Row counts that contradict each other are an error. A total of 0 is replaced by the sum of the row groups,
 //!   because some writers never fill it in.
-//! - Columns of types without an exact Arrow counterpart are decoded as bytes ([`stored_types`]).
-//! - Untrusted statistics are removed ([`statistics`]).
-//! - An impossible dictionary offset (0, or behind the data) is removed.
+//! - Columns of types without an exact Arrow counterpart are decoded as bytes ([`inexact_types`]).
+//! - Untrusted statistics are removed ([`trusted_statistics`]).
+//! - An impossible dictionary offset (0, or after the data) is removed.
 //! - An Arrow schema that Arrow's reader does not understand is ignored: it only refines the types in the file's
 //!   own schema.
-//! - A time zone in the Arrow schema is kept if the file stores the column in another unit, where Arrow's reader
-//!   shows UTC.
+//! - A time zone in the Arrow schema is kept if the file stores the column in another unit, where Arrow's
+//!   reader yields UTC.
 //! - Repeated column names get a number, as in delimited text.
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ const LISTED_NAMES_MAX: usize = 8;
 pub(super) struct ParquetFooter {
     /// The footer with the column types as Arrow's reader decodes them.
     pub(super) reader_metadata: ArrowReaderMetadata,
-    /// The column types as the source shows them; names are unique.
+    /// The columns with their types in the source; names are unique.
     pub(super) source_schema: SchemaRef,
     /// A message about renamed columns, if there are any.
     pub(super) renaming_note: Option<String>,
@@ -177,7 +177,7 @@ fn decode_footer(
     let repaired = thrift_footer::repair_footer(bytes);
     repaired.and_then(|bytes| decode(&bytes, &options).ok()).map_or_else(
         || {
-            // Statistics are optional, so they are dropped if they are what cannot be decoded.
+            // Statistics are optional, so they are dropped if they cannot be decoded.
             options.set_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
             options.set_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
             decode(bytes, &options).map_err(|_| own)
@@ -219,7 +219,7 @@ fn find_contradiction(metadata: &ParquetMetaData) -> Option<String> {
         all = sum;
     }
     let rows = metadata.file_metadata().num_rows();
-    // Some writers leave it at 0.
+    // Some writers leave the total at 0.
     (rows != all && rows != 0).then(|| format!("it has {rows} rows, and its row groups have {all}"))
 }
 
@@ -398,7 +398,7 @@ fn with_corrected_chunk_sizes(
     Ok(builder.set_row_groups(groups).build())
 }
 
-/// The encoded Arrow schema in a file's key-value metadata.
+/// Returns the encoded Arrow schema in a file's key-value metadata.
 fn encoded_arrow_schema(values: &[KeyValue]) -> Option<&str> {
     values.iter().find(|value| value.key == ARROW_SCHEMA_META_KEY)?.value.as_deref()
 }
@@ -416,14 +416,15 @@ fn schema_message(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(&[0xff; 4]).and_then(|rest| rest.get(4..)).unwrap_or(bytes)
 }
 
-/// Finds a column whose integers have a width that Arrow does not support, and returns the width in bits.
+/// Finds a column of the Arrow schema whose integers have an unsupported width; returns its name and the
+/// width in bits.
 fn find_unsupported_hint_integer(values: &[KeyValue]) -> Option<(String, i32)> {
     let bytes = BASE64_STANDARD.decode(encoded_arrow_schema(values)?).ok()?;
     let message = arrow_ipc::root_as_message(schema_message(&bytes)).ok()?;
     find_unsupported_integer(message.header_as_schema()?)
 }
 
-/// The error for a file whose Arrow schema has an unsupported type.
+/// Returns the error for a file whose Arrow schema has an unsupported type.
 fn unsupported_type_error(file: &SourceFile, bytes: &[u8]) -> Error {
     let stored = decode_footer(bytes, None).ok();
     let values = stored.as_ref().and_then(|stored| stored.file_metadata().key_value_metadata());

@@ -1,6 +1,6 @@
 //! Converts types that Arrow's Parquet decoder reads inexactly.
 //!
-//! | stored as | in the file | shown as |
+//! | stored as | in the file | in the source |
 //! | --- | --- | --- |
 //! | `INT96` | nanoseconds of the day (8 bytes), Julian day (4 bytes), little endian | the timestamp of the file's Arrow schema; `TIMESTAMP(6)` without one |
 //! | `INTERVAL` | months, days and milliseconds, each 4 bytes, unsigned, little endian | an interval of months, days and nanoseconds |
@@ -9,7 +9,8 @@
 //!
 //! Arrow's decoder wraps an `INT96` that overflows 64 bits of nanoseconds, and drops the months of an `INTERVAL`.
 //! The footer is therefore decoded with a schema in which both are plain `FIXED_LEN_BYTE_ARRAY(12)`: they have the
-//! same bytes in every encoding, and arrive as `FixedSizeBinary(12)`. A value outside of the shown type is an error.
+//! same bytes in every encoding, and arrive as `FixedSizeBinary(12)`. A value outside of the source type is
+//! an error.
 
 use std::sync::Arc;
 
@@ -70,8 +71,7 @@ pub(super) fn is_int96(column: &ColumnDescriptor) -> bool {
         && column.logical_type_ref() != Some(&LogicalType::Unknown)
 }
 
-/// Returns whether a leaf column is an `INTERVAL`.
-/// Returns whether a type as Arrow's decoder is asked for it may have an `INT96` in it.
+/// Returns whether a type that Arrow's decoder is asked for may contain an `INT96`.
 pub(super) fn has_int96(decoded: &DataType) -> bool {
     match decoded {
         DataType::FixedSizeBinary(INT96_BYTES) => true,
@@ -84,6 +84,7 @@ pub(super) fn has_int96(decoded: &DataType) -> bool {
     }
 }
 
+/// Returns whether a leaf column is an `INTERVAL`.
 pub(super) fn is_interval(column: &ColumnDescriptor) -> bool {
     column.converted_type() == ConvertedType::INTERVAL
         && column.physical_type() == PhysicalType::FIXED_LEN_BYTE_ARRAY
@@ -147,7 +148,7 @@ fn replace_leaves(
     }))
 }
 
-/// Derives the shown columns from the Arrow types of the file's own schema.
+/// Derives the source columns from the Arrow types of the file's own schema.
 pub(super) fn derive_source_fields(
     fields: &Fields,
     schema: &SchemaDescriptor,
@@ -178,8 +179,8 @@ pub(super) fn with_enums_as_text(fields: &Fields, schema: &SchemaDescriptor) -> 
 
 /// Changes the time zones of timestamps to those in the file's Arrow schema, at any depth.
 ///
-/// Arrow's reader takes a type of the Arrow schema only if the file stores timestamps in the same unit. Parquet has
-/// no seconds, and writers may be told to store another unit: then the reader shows UTC.
+/// Arrow's reader uses a type of the Arrow schema only if the file stores timestamps in the same unit.
+/// Parquet has no seconds, and an option of writers chooses another unit: then the reader yields UTC.
 pub(super) fn with_arrow_time_zones(fields: &Fields, arrow: &Fields) -> Fields {
     if fields.len() != arrow.len() {
         return fields.clone();
@@ -275,8 +276,8 @@ fn with_utf8_key(entries: FieldRef, own: &FieldRef) -> FieldRef {
     Arc::new(entries.as_ref().clone().with_data_type(DataType::Struct(pair.into())))
 }
 
-/// The conversion target of a column: the shown type, but with the wanted unit, so that no digit is lost in
-/// between.
+/// Returns the conversion target of a column: the source type, but with the requested unit, so that no digit
+/// is lost in between.
 pub(super) fn conversion_target(shown: &DataType, wanted: &DataType) -> DataType {
     match (shown, wanted) {
         (DataType::Timestamp(_, zone), DataType::Timestamp(unit, _)) => {
@@ -286,10 +287,10 @@ pub(super) fn conversion_target(shown: &DataType, wanted: &DataType) -> DataType
     }
 }
 
-/// Converts a decoded column to its shown type.
+/// Converts a decoded column to its source type.
 ///
 /// # Errors
-/// Fails for a value outside of the shown type, and, with `exactly`, for one with more digits.
+/// Fails for a value outside of the source type, and, with `exactly`, for one with more digits.
 pub(in crate::formats) fn convert_array(
     column: &ArrayRef,
     shown: &DataType,

@@ -1,20 +1,21 @@
-//! Where the pages of a row group lie, and where it is cut between them.
+//! The page index of a row group, and the cut points between its pages.
 //!
-//! A file with an offset index says where each page of a column begins, and with which row. It is read only when
-//! somebody wants a row group cut. Many writers leave it out; of a file on this machine the headers of the
-//! pages are then gone over, which say the same of columns that are in no list, and of all columns where pages are of
-//! the second version. That is a read of half a kilobyte for each page.
+//! The offset index of a file states the offset and the first row of each page of a column. It is read only
+//! if a row group is to be cut. Many writers omit it. For a local file, the page headers are then read
+//! instead. They state the same for columns outside of lists, and for all columns with pages of version 2.
+//! Each page costs a read of half a kilobyte.
 //!
 //! ```text
 //!   rows          0      1      2      3      4      5      6      7      8
-//!   finest column ├──────┼──────┼──────┼──────┼──────┼──────┼──────┼──────┤   cuts are where its pages begin
+//!   finest column ├──────┼──────┼──────┼──────┼──────┼──────┼──────┼──────┤   cuts are at the starts of its pages
 //!   another one   ├─────────────────────────┼─────────────────────────────┤   decoded by each part that has
 //!   parts         └──────┴──────┴──────┴──────┴──────┴──────┴──────┴──────┘   a row of the page
 //! ```
 //!
-//! Pages of different columns do not line up. Cuts are where the column with the most pages has a page begin;
-//! a part decodes of the others the pages that its rows are in, and every part reads the dictionaries. There
-//! are only as many parts as read [`READ_TIMES_MAX`] times of what is stored, all together.
+//! Pages of different columns do not align. Cuts are at page starts of the column with the most pages. A part
+//! decodes the pages of the other columns that contain its rows, and every part reads the dictionaries. The
+//! number of parts is limited so that all together read at most [`READ_AMPLIFICATION_MAX`] times the stored
+//! bytes.
 
 use std::io::{BufReader, Read};
 use std::ops::Range;
@@ -37,17 +38,17 @@ use super::{ParquetInput, catch_decoder_panic, chunk_extent};
 use crate::byte_input::{OpenFile, ReadPattern};
 use crate::{FileLocation, SourceFile};
 
-/// All parts of a row group together read at most so many times of what is stored.
+/// Maximum ratio of the bytes that all parts of a row group read to its stored bytes.
 const READ_AMPLIFICATION_MAX: u64 = 4;
-/// A page's header is mostly in so much.
+/// Bytes of one read of a page header; few headers are longer.
 const PAGE_HEADER_READ_BYTES: usize = 512;
 /// Maximum number of bytes by which a chunk exceeds the size in the footer.
 const UNDERSTATED_CHUNK_BYTES_MAX: u64 = 100;
-/// No more headers of a file are gone over.
+/// Maximum number of page headers read of a file.
 const PAGE_HEADERS_MAX: usize = 1 << 17;
 
-/// The footer with what is known of the file's pages; none where nothing is, or where that cannot be read: nothing
-/// but the size of splits rests on it.
+/// Returns the footer with the page index. Returns `None` if no pages are known or the index cannot be read:
+/// only the size of splits depends on it.
 pub(super) fn load_page_metadata(
     file: &SourceFile,
     known: &ArrowReaderMetadata,
@@ -90,7 +91,8 @@ pub(super) fn load_page_metadata(
     ArrowReaderMetadata::try_new(Arc::new(metadata), options).ok()
 }
 
-/// What is told of a row group's pages, if it can be: they follow one another in their chunk, and so do their rows.
+/// Returns the page index of a row group if it is consistent: pages follow one another in their chunk, and so
+/// do rows.
 fn validate_page_index(
     group: &RowGroupMetaData,
     pages: Vec<OffsetIndexMetaData>,
@@ -113,7 +115,7 @@ fn validate_page_index(
     (are_all && group.num_rows() > 0 && columns.all(is_sound)).then_some(pages)
 }
 
-/// The pages of a row group by their headers; none where these do not tell their rows.
+/// Builds the page index of a row group from page headers; returns `None` if they do not state their rows.
 fn index_row_group_pages(
     input: &ParquetInput,
     group: &RowGroupMetaData,
@@ -143,7 +145,7 @@ fn index_column_pages(
     (all == rows).then(|| index.build())
 }
 
-/// Lists offset and row count of the data pages of a column; returns `None` if the headers do not state them.
+/// Returns offset and row count of the data pages of a column, or `None` if the headers do not state them.
 fn read_data_pages(
     input: &ParquetInput,
     column: &ColumnChunkMetaData,
@@ -219,13 +221,13 @@ pub(super) fn measure_chunk_by_headers(
     i64::try_from(bytes).ok().filter(|bytes| is_all && *bytes > chunk.compressed_size())
 }
 
-/// A file of which the headers of pages are read, and where the last of them begins.
+/// A file whose page headers are read, with the offset of the last header.
 struct PageHeaderInput {
     input: ParquetInput,
     last_header_offset: Arc<AtomicU64>,
 }
 
-/// Reads on from a position, a little at a time.
+/// Reads from a position on, in small pieces.
 struct PageHeaderReader {
     input: ParquetInput,
     position: u64,
@@ -262,7 +264,7 @@ impl ChunkReader for PageHeaderInput {
     }
 }
 
-/// The pages of a column of a row group, if they are known.
+/// Returns the page index of a column of a row group, if it is known.
 fn column_page_index(
     metadata: &ParquetMetaData,
     group: usize,
@@ -271,8 +273,8 @@ fn column_page_index(
     metadata.offset_index()?.get(group)?.get(leaf)
 }
 
-/// Where the parts end into which some rows of a row group are cut, which take `bytes` and should take `target` each;
-/// none where they are not cut.
+/// Cuts some rows of a row group, with `bytes` bytes, into parts of about `target` bytes. Returns the end row
+/// of each part; `None` if the rows are not cut.
 pub(super) fn page_cut_points(
     metadata: &ParquetMetaData,
     group: usize,
@@ -283,7 +285,7 @@ pub(super) fn page_cut_points(
     let known = metadata.row_groups().get(group)?;
     let count = rows.end.checked_sub(rows.start).filter(|count| *count > 0)?;
     let mut finest: Vec<u64> = Vec::new();
-    // What a part more has read besides its own share: of each column a dictionary, and a page.
+    // The bytes that each additional part reads beside its share: a dictionary and a page of each column.
     let (mut all, mut more) = (0u64, 0u64);
     for (leaf, column) in known.columns().iter().enumerate() {
         let pages = column_page_index(metadata, group, leaf)?.page_locations();
@@ -298,7 +300,7 @@ pub(super) fn page_cut_points(
             finest = inside;
         }
     }
-    // Of a part of the row group its share.
+    // If the rows are a part of the row group, their share of its bytes.
     let group_rows = u64::try_from(known.num_rows()).ok()?.max(1);
     let all = u128::from(all) * u128::from(count) / u128::from(group_rows);
     let most = u128::from(READ_AMPLIFICATION_MAX) * all / u128::from(more.max(1));
@@ -311,7 +313,7 @@ pub(super) fn page_cut_points(
     let mut cuts = Vec::new();
     let mut last = rows.start;
     for row in finest {
-        // No sliver behind the last one.
+        // Avoids a very small last part.
         if row - last >= step && rows.end - row >= step / 2 {
             cuts.push(row);
             last = row;
@@ -321,8 +323,8 @@ pub(super) fn page_cut_points(
     (cuts.len() > 1).then_some(cuts)
 }
 
-/// Where the pages lie that some rows of a column are in, and its dictionary if that lies apart; none where
-/// pages are not known.
+/// Returns the extent of the pages that contain some rows of a column, and the extent of its dictionary if
+/// that lies apart; `None` if the pages are unknown.
 pub(super) fn page_extents(
     metadata: &ParquetMetaData,
     group: usize,
@@ -341,7 +343,7 @@ pub(super) fn page_extents(
         }
         low
     };
-    // The first page that begins behind the first row is the one behind that which has it.
+    // The page before the first one that starts after the first row contains that row.
     let first = behind(rows.start.saturating_add(1)).checked_sub(1)?;
     let last = behind(rows.end).checked_sub(1).filter(|last| *last >= first)?;
     let bytes = u64::try_from(pages[last].compressed_page_size).ok()?;

@@ -1,4 +1,4 @@
-//! A walker for footers in Thrift's compact protocol.
+//! A cursor over footers in Thrift's compact protocol.
 //!
 //! It finds what the `parquet` crate skips (encryption), removes or replaces what the crate fails on, and checks the
 //! number of row groups before the crate allocates memory for them.
@@ -51,7 +51,7 @@ struct FieldHead {
     kind: u8,
 }
 
-/// A position in a footer. All methods return `None` at a truncated or malformed value.
+/// A read position in a footer. All methods return `None` for a truncated or malformed value.
 struct ThriftCursor<'a> {
     bytes: &'a [u8],
     position: usize,

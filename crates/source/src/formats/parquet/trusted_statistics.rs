@@ -12,8 +12,8 @@
 //! | a minimum of 0.0 | as -0.0, which writers do not distinguish |
 //! | a null count above the number of values | no |
 //!
-//! The loaded footer contains trusted statistics only. Bounds of `UUID` columns are converted to text, the type
-//! that the columns are shown as.
+//! The loaded footer contains trusted statistics only. Bounds of `UUID` columns are converted to text, the type of
+//! these columns in the source.
 
 use std::cmp::Ordering;
 
@@ -116,7 +116,8 @@ pub(super) fn trusted_statistics(
     })
 }
 
-/// Removes the bounds of dates and timestamps that are before the Gregorian calendar, if they are by the Julian one.
+/// Removes the bounds of dates and timestamps from before the Gregorian calendar, if they follow the Julian
+/// calendar.
 pub(super) fn without_julian_bounds(
     trusted: Statistics,
     column: &ColumnDescriptor,
@@ -133,7 +134,8 @@ pub(super) fn without_julian_bounds(
     if !julian_dates.has_julian_dates || !(is_date || is_timestamp) {
         return trusted;
     }
-    // A timestamp before 1970 may be so in any unit.
+    // The unit is not decoded here, and a timestamp before 1970 may precede the Gregorian calendar in any
+    // unit.
     let is_same = match &trusted {
         Statistics::Int32(own) => {
             own.min_opt().is_none_or(|least| is_gregorian_day((*least).into()))
@@ -272,7 +274,7 @@ mod tests {
 
     const DEFINED: Option<ColumnOrder> = Some(ColumnOrder::TYPE_DEFINED_ORDER(SortOrder::SIGNED));
 
-    /// The trusted bounds of a column chunk with four values.
+    /// Returns the trusted bounds of a column chunk with four values.
     fn bounds(
         column: &str,
         order: Option<ColumnOrder>,
