@@ -1,4 +1,4 @@
-//! Which codec an output is compressed by: what was asked for, what a name tells, and what a format can do.
+//! Chooses the codec of an output from the user's request, the file name and the format's abilities.
 
 use super::OutputFormat;
 use super::compression::{OutputCodec, OutputCompression};
@@ -12,11 +12,11 @@ fn list_codecs(format: OutputFormat) -> String {
     choices.collect::<Vec<_>>().join(", ")
 }
 
-/// What the files of an output are compressed by. `name` is a file's name or how it ends, if
-/// there is one; the bytes of what `is_filtered` go through a program before they are there.
+/// Returns the codec of an output's files. `name` is a file's name or its end, if there is one. If the output
+/// `is_filtered`, its bytes pass through a program, and the name says nothing about them.
 ///
 /// # Errors
-/// [`Error::Usage`] for what the format does not have, and for a name that says otherwise.
+/// [`Error::Usage`] for a codec that the format does not have, and for a name that contradicts the request.
 pub(super) fn resolve_codec(
     wanted: Option<&OutputCompression>,
     format: OutputFormat,
@@ -47,7 +47,7 @@ pub(super) fn resolve_codec(
     let codec = find_codec(format, wanted.name, wanted.level)?;
     if let (Some(name), true, false) = (name, is_text, is_filtered) {
         let says = told.map_or("none", |(_, codec)| codec);
-        // A name that tells nothing of the format tells nothing of this either.
+        // A name without a format's suffix says nothing about compression either.
         let tells = told.is_some() || OutputFormat::from_path(name).is_some();
         if tells && says != wanted.name {
             let right = tidemill_source::Compression::suffix_of_codec(wanted.name);
@@ -181,7 +181,7 @@ mod tests {
             let error = resolve(wanted, format, name).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
-        // A program makes the file, and its name is the program's.
+        // A program makes the file, so the name describes the program's output.
         let gzip = resolve_codec(None, Csv, Some("a.csv.gz"), true).unwrap();
         assert_eq!(gzip, OutputCodec::None);
     }

@@ -1,8 +1,8 @@
-//! By what outputs are compressed, and how.
+//! Compression of outputs.
 //!
-//! Text is compressed as a whole, beneath a name that tells it (`.gz .zst .bz2 .xz`), as sources read
-//! it. Where many files wait in memory each move to a file is a member of its own, and readers read
-//! members on end. The other formats compress inside, each in its own way.
+//! Text is compressed as a whole, under a name that tells the codec (`.gz .zst .bz2 .xz`), as sources read
+//! it. If many files wait in memory, each move to a file is a member of its own; readers accept
+//! concatenated members. The other formats compress internally, each in its own way.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use tidemill_base::suggestions;
 
 use crate::error::{Error, Result};
 
-/// How an output is to be compressed, as a user says it: `zstd`, `gzip:9`, `none`.
+/// The compression of an output as the user specifies it: `zstd`, `gzip:9`, `none`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputCompression {
     pub(super) name: &'static str,
@@ -47,12 +47,12 @@ impl FromStr for OutputCompression {
 }
 
 impl OutputCompression {
-    /// The suffix of a name that tells it, if there is one.
+    /// Returns the file suffix of the compression, or an empty text.
     pub(super) fn file_suffix(&self) -> &'static str {
         tidemill_source::Compression::suffix_of_codec(self.name).unwrap_or_default()
     }
 
-    /// Whether it is that there be none.
+    /// Returns true for `none`.
     pub fn is_none(&self) -> bool {
         self.name == "none"
     }
@@ -67,7 +67,7 @@ impl fmt::Display for OutputCompression {
     }
 }
 
-/// What bytes are compressed by, with its level.
+/// A codec with its level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutputCodec {
     None,
@@ -81,7 +81,7 @@ pub(super) enum OutputCodec {
     Deflate(u32),
 }
 
-/// A codec that a format can use: its name, and its least, most and usual level.
+/// A codec that a format can use: its name, and its minimum, maximum and default level.
 pub(super) struct CodecChoice {
     pub(super) name: &'static str,
     pub(super) levels: Option<(u32, u32, u32)>,
@@ -101,12 +101,12 @@ pub(super) const fn codec_with_levels(
 }
 
 impl OutputCodec {
-    /// A level as the libraries of zstd take it.
+    /// Returns a level as the zstd libraries take it.
     pub(super) fn signed_level(level: u32) -> i32 {
         i32::try_from(level).unwrap_or(i32::MAX)
     }
 
-    /// Bytes as a member of a compressed file, or as they are.
+    /// Compresses bytes to a member of a compressed file; returns them unchanged without compression.
     pub(super) fn compress_member<'a>(
         self,
         bytes: &'a [u8],
@@ -123,10 +123,10 @@ impl OutputCodec {
     }
 }
 
-/// An output whose bytes are compressed on their way.
+/// A writer that compresses its bytes for another writer.
 ///
-/// Dropped before it is finished it writes nothing more: a stream that broke off must not end as if
-/// it were whole.
+/// Dropped before it is finished, it writes nothing more: a truncated stream must not end as if
+/// it were complete.
 pub(super) struct CompressedWriter<W: Write>(Option<CompressorKind<W>>);
 
 enum CompressorKind<W: Write> {
@@ -137,7 +137,7 @@ enum CompressorKind<W: Write> {
     Xz(liblzma::write::XzEncoder<GatedWriter<W>>),
 }
 
-/// What lets bytes through until it is closed.
+/// A writer that discards bytes once it is closed.
 struct GatedWriter<W> {
     out: W,
     is_closed: bool,
@@ -154,7 +154,8 @@ impl<W: Write> Write for GatedWriter<W> {
 }
 
 impl<W: Write> CompressedWriter<W> {
-    /// Compresses by a codec of text; formats that compress inside are handed on as they are.
+    /// Creates a writer with a codec for text; other codecs, which formats apply internally, pass bytes
+    /// unchanged.
     pub(super) fn new(out: W, codec: OutputCodec) -> io::Result<Self> {
         let gate = |out| GatedWriter { out, is_closed: false };
         Ok(CompressedWriter(Some(match codec {
@@ -205,7 +206,7 @@ impl<W: Write> Write for CompressedWriter<W> {
         }
     }
 
-    /// What is compressed stays until the end: handing it on early would make it larger.
+    /// Keeps compressed bytes until the end: passing them on early would make the output larger.
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.0 {
             Some(CompressorKind::Plain(out)) => out.flush(),

@@ -1,8 +1,8 @@
-//! The file that a run's coverage goes to, beside its output.
+//! The file of a run's coverage, beside its output.
 //!
-//! That it cannot be written is found before anything is read, so that no output appears of a run
-//! that then fails. It is written once the output is there, to a hidden name first, and replaces
-//! nothing but the coverage of an earlier run: a slip in a command line must cost no data.
+//! An unwritable file is detected before anything is read, so that no output appears of a run
+//! that then fails. The file is written once the output is there, first to a hidden name. It replaces
+//! only the coverage of an earlier run: a typing error in a command line must cost no data.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -15,21 +15,22 @@ use tidemill_base::state_folder::RunId;
 use super::error::{Error, Result};
 use super::local_paths;
 
-/// A coverage is far smaller; of a larger file it is not asked what it is.
+/// Maximum size of a file whose content is checked; a coverage is far smaller.
 const COVERAGE_BYTES_MAX: u64 = 256 << 20;
 
-/// Where a coverage will be written.
+/// The file to which a coverage will be written.
 #[derive(Debug)]
 pub struct CoverageFile {
     path: PathBuf,
 }
 
 impl CoverageFile {
-    /// A file at `path`, of a run that writes `output`: a path, a template or a URL.
+    /// Checks that a file at `path` can be written by a run that writes `output`: a path, a template or a
+    /// URL.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the output may be written to that name, and if what has it is no
-    /// coverage; [`Error::Io`] if it cannot be written.
+    /// [`Error::Usage`] if the output may be written to that path, and if an existing file there is no
+    /// coverage; [`Error::Io`] if the file cannot be written.
     pub fn create(path: &str, output: Option<&str>) -> Result<Self> {
         if path.is_empty() || path.ends_with('/') {
             return Err(Error::usage_with_hint(
@@ -47,7 +48,7 @@ impl CoverageFile {
             ));
         }
         file.check_replaceable()?;
-        // The run makes the folder of its output.
+        // The run creates the folder of its output.
         let parent = local_paths::resolve_path(&file.path).parent().map(Path::to_owned);
         let will_be_made = parent.is_some_and(|parent| {
             !parent.exists()
@@ -59,7 +60,7 @@ impl CoverageFile {
             return Ok(file);
         }
         if file.is_device_or_pipe() {
-            // Opened to write, without touching it.
+            // Opened for writing, without changing the file.
             let opened = OpenOptions::new().write(true).open(&file.path);
             opened.map_err(|e| Error::io("write", &file.path, e))?;
         } else {
@@ -70,10 +71,10 @@ impl CoverageFile {
         Ok(file)
     }
 
-    /// Writes it.
+    /// Writes the coverage.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Usage`] if something else has its name by now.
+    /// [`Error::Io`]; [`Error::Usage`] if another file has the name by now.
     pub fn write(&self, coverage: &Coverage) -> Result<()> {
         let error = |e| Error::io("write", &self.path, e);
         let mut json = serde_json::to_string_pretty(coverage)
@@ -86,7 +87,7 @@ impl CoverageFile {
         }
         let hidden = self.temporary_path();
         if let Some(parent) = hidden.parent() {
-            // The output's folder, of an output without a file.
+            // The folder of an output without files does not exist yet.
             create_folders_durably(parent, |parent| std::fs::create_dir_all(parent))
                 .map_err(error)?;
         }
@@ -102,12 +103,12 @@ impl CoverageFile {
         })
     }
 
-    /// Where it is once symbolic links are followed.
+    /// Returns the path with symbolic links followed.
     fn resolved_path(&self) -> PathBuf {
         local_paths::resolve_path(&self.path)
     }
 
-    /// Whether it is a device or a pipe, to which there is nothing to rename.
+    /// Returns true for a device or a pipe, which cannot be replaced by a rename.
     fn is_device_or_pipe(&self) -> bool {
         std::fs::metadata(&self.path).is_ok_and(|found| !found.is_file() && !found.is_dir())
     }
@@ -115,12 +116,12 @@ impl CoverageFile {
     fn temporary_path(&self) -> PathBuf {
         let target = self.resolved_path();
         let name = target.file_name().unwrap_or_default().to_string_lossy();
-        // A name has 255 bytes at most.
+        // A name has at most 255 bytes.
         let short: String = name.chars().take(40).collect();
         target.with_file_name(format!(".{short}.{}", RunId::new()))
     }
 
-    /// Refuses what has the name, if it is not an earlier coverage.
+    /// Returns an error if the path names something other than an earlier coverage.
     fn check_replaceable(&self) -> Result<()> {
         let error = |e| Error::io("write", &self.path, e);
         let found = match std::fs::metadata(&self.path) {
@@ -176,14 +177,14 @@ mod tests {
             assert!(message.contains("is no coverage"), "{message}");
             assert_eq!(std::fs::read_to_string(path(name)).unwrap(), text);
         }
-        // Something that appears while the run is under way stays, too.
+        // A file that appears during the run stays, too.
         let file = CoverageFile::create(&path("late.json"), None).unwrap();
         std::fs::write(path("late.json"), "theirs").unwrap();
         assert!(file.write(&Coverage::default()).is_err());
         assert_eq!(std::fs::read_to_string(path("late.json")).unwrap(), "theirs");
         std::fs::write(path("empty"), "").unwrap();
         CoverageFile::create(&path("empty"), None).unwrap().write(&Coverage::default()).unwrap();
-        // Through a link, which stays one.
+        // Writing through a link keeps the link.
         std::os::unix::fs::symlink(path("c.json"), path("link")).unwrap();
         CoverageFile::create(&path("link"), None).unwrap().write(&Coverage::default()).unwrap();
         assert!(std::fs::symlink_metadata(path("link")).unwrap().is_symlink());

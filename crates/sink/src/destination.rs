@@ -1,4 +1,4 @@
-//! What there is to write to: what each does to begin, to write and to commit.
+//! The destinations of an output: how each of them begins, writes and commits.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -26,47 +26,47 @@ use crate::sink_spec::{ParsedSinkSpec, SinkSpec};
 use crate::worker_output::{WorkerOutputFile, WorkerOutputTarget};
 use crate::{LISTED_PATHS_MAX, OutputSummary, SinkResources, run_direct_write, staged_file};
 
-/// Where rows go. Dropped before its commit, it removes what it has written.
+/// A destination of rows. Dropping it before its commit removes everything written.
 pub(crate) trait Destination: Send {
     /// Adds rows.
     ///
     /// # Errors
-    /// As [`Sink::write_with`](crate::Sink::write_with).
+    /// Returns the errors of [`Sink::write_with`](crate::Sink::write_with).
     fn write(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()>;
 
-    /// Where others may write its files; none where only this process can.
+    /// Returns the target to which worker processes may write the files; `None` if only this process can.
     ///
     /// # Errors
-    /// As [`Sink::place`](crate::Sink::place).
+    /// Returns the errors of [`Sink::worker_output_target`](crate::Sink::worker_output_target).
     fn worker_output_target(&self) -> Result<Option<WorkerOutputTarget>> {
         Ok(None)
     }
 
-    /// Takes files that others have written.
+    /// Adopts files that worker processes have written.
     ///
     /// # Errors
-    /// As [`Sink::adopt`](crate::Sink::adopt).
+    /// Returns the errors of [`Sink::adopt_files`](crate::Sink::adopt_files).
     fn adopt_files(&mut self, _: Vec<WorkerOutputFile>) -> Result<()> {
         Err(Error::Internal("others do not write this output".into()))
     }
 
-    /// What runs that died while they wrote to the same place had left.
+    /// Returns the report on runs that died while they wrote to the same place.
     fn recovery_report(&self) -> Option<&RecoveryReport>;
 
-    /// Throws away what was written, and waits for that longer than dropping does.
+    /// Discards the output, and waits longer for that than dropping does.
     fn abandon(self: Box<Self>, _: WaitCallback<'_>) {}
 
-    /// Makes everything visible at once, and says what; the rows are counted elsewhere.
+    /// Makes everything visible at once, and returns a summary; the caller counts the rows.
     ///
     /// # Errors
-    /// As [`Sink::commit_with`](crate::Sink::commit_with).
+    /// Returns the errors of [`Sink::commit_with`](crate::Sink::commit_with).
     fn commit(self: Box<Self>, overwrite: bool, tick: WaitCallback<'_>) -> Result<OutputSummary>;
 }
 
 /// Begins an output.
 ///
 /// # Errors
-/// As [`Sink::create_with`](crate::Sink::create_with).
+/// Returns the errors of [`Sink::create_with`](crate::Sink::create_with).
 pub(crate) fn open_destination(
     spec: &SinkSpec,
     schema: SchemaRef,
@@ -129,7 +129,7 @@ pub(crate) fn open_destination(
     })
 }
 
-/// How the files of an output are written.
+/// Returns the specification with which the files of an output are written.
 pub(crate) fn new_write_spec(
     spec: &SinkSpec,
     parsed: &ParsedSinkSpec,
@@ -159,7 +159,7 @@ pub(crate) fn new_write_spec(
     FileWriteSpec { format: *format, encoding, program: spec.exec.clone() }
 }
 
-/// What is written as it comes: standard output, a device, a pipe. There is nothing to commit.
+/// A destination without a commit, written as rows come: standard output, a device, a pipe.
 struct DirectDestination(RowWriter<CountingFile>);
 
 impl DirectDestination {
@@ -183,24 +183,24 @@ impl Destination for DirectDestination {
     }
 }
 
-/// The one file of an output that others have written.
+/// Returns the one file of an output that a worker has written.
 fn single_worker_file(files: Vec<WorkerOutputFile>) -> Result<WorkerOutputFile> {
     let [file] = <[_; 1]>::try_from(files)
         .map_err(|files| Error::Internal(format!("{} files for one", files.len())))?;
     Ok(file)
 }
 
-/// What one file is called while it is staged.
+/// Staged name of the file that this process writes.
 const OWN_STAGED_NAME: &str = "0";
 
-/// One file, staged beside its place.
+/// A single file, staged beside its final place.
 struct SingleFileDestination {
     writer: RowWriter<CountingFile>,
     staging: StagingFolder,
     name: String,
     /// The path as the user knows it, which may lead through a symbolic link.
     display_path: PathBuf,
-    /// What somebody else has written in its place.
+    /// The staged name and size of the file that a worker has written in its place.
     adopted_file: Option<(String, u64)>,
 }
 
@@ -267,7 +267,7 @@ impl Destination for SingleFileDestination {
     }
 }
 
-/// Rows on their way to the files that their values name.
+/// Rows on their way to the files of their path values.
 pub(crate) struct PartitionedRows {
     pub(crate) template: PathTemplate,
     pub(crate) router: RowRouter,
@@ -296,11 +296,11 @@ impl PartitionedRows {
     }
 }
 
-/// Many files, staged below the folder that holds them all.
+/// Many files, staged below their common root folder.
 struct PartitionedFilesDestination {
     rows: PartitionedRows,
     staging: StagingFolder,
-    /// What others have written: of each path its file, and how many bytes that has.
+    /// The files that workers have written: path values, staged name and size.
     adopted_files: Vec<(PathKey, String, u64)>,
 }
 
@@ -352,7 +352,7 @@ impl Destination for PartitionedFilesDestination {
             root: template.root.display().to_string(),
             ..OutputSummary::default()
         };
-        // No row, no path: what was staged goes as if nothing had been.
+        // Without rows there are no paths: dropping the staging folder leaves nothing.
         if !entries.is_empty() {
             staging.commit(entries, overwrite, tick)?;
         }
@@ -360,14 +360,14 @@ impl Destination for PartitionedFilesDestination {
     }
 }
 
-/// One object in a bucket, sent as it is written.
+/// A single object in a bucket, sent while it is written.
 struct SingleObjectDestination {
     writer: RowWriter<SharedUpload>,
     upload: SharedUpload,
     staging: S3Staging,
     key: String,
     template: PathTemplate,
-    /// What somebody else has written in its place.
+    /// The size and the upload of the object that a worker has written in its place.
     adopted_upload: Option<(u64, FinishedUpload)>,
 }
 
@@ -459,7 +459,7 @@ impl Destination for SingleObjectDestination {
 struct PartitionedObjectsDestination {
     rows: PartitionedRows,
     staging: S3Staging,
-    /// What others have written.
+    /// The objects that workers have written: path values, size and upload.
     adopted_uploads: Vec<(PathKey, u64, FinishedUpload)>,
 }
 

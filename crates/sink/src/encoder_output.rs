@@ -1,11 +1,12 @@
-//! Where the bytes of one file go while an encoder makes them.
+//! The receiver of an encoder's bytes, shared with the owner of the output.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Where an encoder's bytes go. The output is its owner's, who has it back when the encoder has ended.
+/// A handle through which an encoder writes to the output. The owner gets the output back when the encoder
+/// has ended.
 pub(crate) struct EncoderOutput(Arc<Mutex<ErrorTrackingWriter<dyn Write + Send>>>);
 
 impl EncoderOutput {
@@ -29,23 +30,23 @@ impl Write for EncoderOutput {
     }
 }
 
-/// The same for what writes little at a time.
+/// Buffers the output of an encoder that writes little at a time.
 pub(crate) fn buffer_output(out: EncoderOutput) -> BufWriter<EncoderOutput> {
     BufWriter::with_capacity(1 << 16, out)
 }
 
-/// An output that remembers its first error: some encoders turn what they are told into text, and a
-/// closed pipe or a full disk could not be told from a fault of ours.
+/// A writer that remembers the first error of its output. Some encoders turn that error into text, and a
+/// closed pipe or a full disk would be indistinguishable from a fault of ours.
 pub(crate) struct ErrorTrackingWriter<W: ?Sized> {
     pub(crate) first_error: Option<io::Error>,
     pub(crate) out: W,
 }
 
 impl<W: ?Sized> ErrorTrackingWriter<W> {
-    /// Keeps the error itself, which may hold one of ours, and hands on what can be told of it.
+    /// Keeps the first error itself, which may contain one of ours, and returns a copy of its kind and text.
     fn remember_error<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
-            // Not a failure: the same is tried again.
+            // Not a failure: the caller tries again.
             if error.kind() == io::ErrorKind::Interrupted {
                 return error;
             }

@@ -1,4 +1,4 @@
-//! What can go wrong with an output.
+//! The error type of the sink.
 
 use std::path::Path;
 
@@ -6,79 +6,80 @@ use tidemill_base::BoxedHostError;
 use tidemill_base::cancellation::Interrupted;
 use tidemill_source::filter_program;
 
-/// The crate's results.
+/// The crate's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an output is not written. What the user is told of it says [`tidemill_base::Error`], of which each is
-/// a variant.
+/// An error that prevents an output. [`tidemill_base::Error`], to which each variant converts, has the
+/// message for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An output that there cannot be as it is asked for: a path, a format, a column without a place in it.
+    /// A request that no output can satisfy: a path, a format, a column that the format cannot hold.
     #[error("{message}")]
     Usage {
-        /// What is wrong.
+        /// The problem.
         message: String,
-        /// What to do about it.
+        /// The remedy.
         hint: Option<String>,
     },
-    /// The operating system refused, or what else takes bytes: its answer may hold one of ours.
+    /// A refusal by the operating system or another receiver of bytes. Its source may contain one of our
+    /// errors.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// The attempted action, as an infinitive.
         action: &'static str,
         /// The object of the action.
         path: String,
-        /// The answer.
+        /// The receiver's error.
         source: std::io::Error,
     },
-    /// A bucket cannot be named, reached or written to.
+    /// A bucket that cannot be named, reached or written to.
     #[error(transparent)]
     Remote(tidemill_remote::Error),
-    /// A program that the bytes go through cannot be started, or has failed.
+    /// A program for the output's bytes that cannot be started, or has failed.
     #[error(transparent)]
     UserProgram(filter_program::ProgramError),
-    /// A writer that the program around has registered failed.
+    /// A failure of a writer that the host program has registered.
     #[error("cannot write `{path}` as `{format}`: {source}")]
     RegisteredFormat {
         /// The format.
         format: String,
         /// The output.
         path: String,
-        /// Its error, as it gave it; one of ours where a batch was refused to it.
+        /// Its error, passed through unchanged; one of ours if it was refused a batch.
         source: BoxedHostError,
     },
-    /// Something has the output's name, and may not be replaced.
+    /// An existing output that may not be replaced.
     #[error("`{path}` exists already")]
     OutputExists {
         /// The output, or the first of several.
         path: String,
-        /// How many others exist too.
+        /// Number of other outputs that exist too.
         more: usize,
     },
     /// Another live run writes the same output.
     #[error("another run ({run}) is writing to `{path}`")]
     OutputBusy {
-        /// The destination both want.
+        /// The destination of both runs.
         path: String,
         /// The other run's identifier.
         run: String,
     },
-    /// What a run has staged cannot be read again: by itself, or by whoever goes on from there.
+    /// A staged file that this run or a later one cannot read again.
     #[error("`{path}` is damaged: {reason}")]
     Corrupt {
         /// The file.
         path: String,
-        /// What was expected and what was found.
+        /// The expected and the found content.
         reason: String,
-        /// What to do about it.
+        /// The remedy.
         hint: String,
     },
-    /// A commit stopped half way and could not be taken back at once.
+    /// A commit that stopped half way and could not be undone at once.
     #[error("the output in `{path}` is committed in part: {source}")]
     UnfinishedCommit {
         /// The destination.
         path: String,
-        /// What stopped it.
+        /// The error that stopped it.
         source: Box<Error>,
     },
     /// The run was asked to stop.
@@ -137,7 +138,7 @@ impl From<Error> for tidemill_base::Error {
             Error::UserProgram(error) => error.into(),
             Error::RegisteredFormat { format, path, source } => match source.downcast::<Told>() {
                 Ok(ours) => *ours,
-                // A writer may read, too.
+                // A writer may read sources, too.
                 Err(source) => match source.downcast::<tidemill_source::Error>() {
                     Ok(of_source) => (*of_source).into(),
                     Err(source) => Told::RegisteredFormat { format, action: "write", path, source },

@@ -1,8 +1,8 @@
-//! Estimates as people read them: `12,300 ± 210` for three columns of a result, the number and its bounds.
+//! Shows estimates to people: `12,300 ± 210` for three columns of a result, the number and its bounds.
 //!
-//! Behind a column that is an estimate stand its bounds, and their schema says so ([`BOUND`]). In tables for
-//! people the three are one column: as many digits of the number are shown as its interval leaves, of which two
-//! are, and digits are grouped. `≥ 41` is a bound, and `~ 41` a number of which nobody knows how far off it is.
+//! The bounds of an estimate follow its column, and their schema marks them ([`BOUND_METADATA_KEY`]). In
+//! tables for people the three are one column. It shows as many digits of the number as its interval leaves,
+//! of which two are shown, and groups digits. `≥ 41` is a bound, and `~ 41` a number whose error is unknown.
 
 use std::sync::Arc;
 
@@ -13,34 +13,34 @@ use tidemill_base::coverage::BOUND_METADATA_KEY;
 use crate::error::{Error, Result};
 use crate::value_text::TextColumn;
 
-/// What is said in the schema of a column that shows an estimate.
+/// Schema metadata key of a column that displays an estimate.
 const ESTIMATE_METADATA_KEY: &str = "tidemill.estimate";
 
-/// Which columns of a result a table for people has, by their places: a number whose bounds stand behind it is one
-/// with them, and has its place.
+/// Returns the positions of the result columns that a table for people shows. A number followed by its bounds
+/// is one displayed column, at the number's position.
 pub fn displayed_columns(schema: &SchemaRef) -> Vec<usize> {
     EstimateDisplay::new(schema).columns.iter().map(|(index, _)| *index).collect()
 }
 
-/// How the columns of a result are put together.
+/// The plan by which a result's columns are combined for display.
 pub(crate) struct EstimateDisplay {
     schema: SchemaRef,
-    /// For each column that is shown its place in the result, and whether its bounds follow there.
+    /// For each displayed column, its position in the result, and whether its bounds follow it.
     columns: Vec<(usize, bool)>,
 }
 
-/// Whether a column shows an estimate: a number, however it is written.
+/// Returns true if a column displays an estimate: a number, even if its type is text.
 pub(crate) fn is_displayed_estimate(field: &Field) -> bool {
     field.metadata().contains_key(ESTIMATE_METADATA_KEY)
 }
 
-/// Whether what an estimate's column shows is a bound alone.
+/// Returns true if the text of an estimate is only a bound.
 pub(crate) fn is_bound_text(text: &str) -> bool {
     text.starts_with(['≥', '≤'])
 }
 
 impl EstimateDisplay {
-    /// How columns of these are put together.
+    /// Plans the display of a result's columns.
     pub(crate) fn new(schema: &SchemaRef) -> Self {
         let fields = schema.fields();
         let is_bound = |index: usize, which: &str| {
@@ -71,12 +71,12 @@ impl EstimateDisplay {
         EstimateDisplay { schema: Arc::new(Schema::new(shown)), columns: places }
     }
 
-    /// The columns as they are shown.
+    /// Returns the schema of the displayed columns.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Rows as they are shown.
+    /// Returns a batch with the displayed columns.
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) for a column that has no text.
@@ -119,7 +119,7 @@ impl EstimateDisplay {
                         (has_low.then(|| number(low)), has_high.then(|| number(high)));
                     let is_exact = low == high && low == Some(numbers.value(row));
                     if has_own_type && is_exact {
-                        // A DOUBLE may not have all of its digits.
+                        // A DOUBLE may lack some of its digits.
                         buffer.clear();
                         texts.write_text(row, &mut buffer);
                         crate::terminal_table::group_thousands(&String::from_utf8_lossy(&buffer))
@@ -144,7 +144,7 @@ impl EstimateDisplay {
     }
 }
 
-/// A number with its bounds as it is read.
+/// Formats a number with its bounds for people.
 fn format_estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
     let plain = |value: f64| match value {
         _ if value.abs() < 1e15 && value == value.trunc() => format_number(value, 0),
@@ -167,14 +167,14 @@ fn format_estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
             let (down, up) = (value - low, high - value);
             let crosses = low >= 0.0 && value < half || high <= 0.0 && -value < half;
             if down.min(up) < 0.6 * half || crosses {
-                // It is longer on one side, and `±` would say what is not so: that a count may be below 0.
+                // An asymmetric interval: `±` would wrongly say, for example, that a count may be below 0.
                 let digits = 1 - (down.min(up).max(half / 10.0).log10().floor() as i32);
                 let decimals = usize::try_from(digits).unwrap_or(0);
                 let unit = 10_f64.powi(-digits);
                 let rounded = |at: f64| format_number((at / unit).round() * unit, decimals);
                 return format!("{} ({} … {})", rounded(value), rounded(low), rounded(high));
             }
-            // Two digits of the interval, rounded up, and as many of the number.
+            // Shows two digits of the interval, rounded up, and the number to the same precision.
             let digits = 1 - (half.log10().floor() as i32);
             let unit = 10_f64.powi(-digits);
             let half = (half / unit * (1.0 - 1e-12)).ceil() * unit;
@@ -188,7 +188,7 @@ fn format_estimate(value: f64, low: Option<f64>, high: Option<f64>) -> String {
     }
 }
 
-/// A number with so many digits in all.
+/// Formats a number with `digits` significant digits.
 fn format_significant(value: f64, digits: i32) -> String {
     let whole = value.abs().log10().floor() as i32 + 1;
     let decimals = usize::try_from(digits - whole).unwrap_or(0).min(12);

@@ -1,4 +1,4 @@
-//! All of a run's files appear, or none: staging, manifest, recovery.
+//! Atomic commit of files: all of a run's files appear, or none. Staging, manifest, recovery.
 //!
 //! A run writes into a staging folder inside the destination, so that a file reaches its
 //! final name by a rename within one file system:
@@ -6,12 +6,12 @@
 //! ```text
 //! out/
 //! ├── .tidemill-20261120T212055-1a2b3c4d/
-//! │   ├── lock             flock held while the run lives; says who and what, as JSON
+//! │   ├── lock             flock held while the run lives; contains run and names as JSON
 //! │   ├── 0  1  2 …        files, finished or being written
 //! │   ├── 7.spool          rows of file 7, waiting to be written as Parquet
 //! │   ├── manifest.tmp     the manifest before it is durable
 //! │   ├── manifest.json    from the moment it has this name, the output is committed
-//! │   └── undo.json        the manifest of a commit that is being taken back
+//! │   └── undo.json        the manifest of a commit that is being undone
 //! ├── 2013-01-01.csv
 //! └── TX/2013-01-01.csv
 //! ```
@@ -39,25 +39,25 @@
 //! 1 and 4 sync the names of all folders that lead to the files, whoever created them.
 //! `tests/power_cut.rs` checks the states that a power cut may leave after each operation.
 //!
-//! A run that dies before 3 has written nothing that anyone sees, and the next run to the
-//! destination removes its staging folder (nobody holds its lock any more). One that dies
-//! after 3 is finished by the next run from its manifest; step 4 repeats safely, because a
+//! A run that dies before 3 has written nothing visible. The next run to the
+//! destination removes its staging folder (nobody holds its lock any more). The next run finishes one that
+//! dies after 3 from its manifest; step 4 can be repeated safely, because a
 //! file whose staged name is gone has been renamed. If step 4 cannot go on (somebody else's
 //! file took a name in between, the disk is full) and no file was replaced so far, the
-//! commit is taken back: `manifest.json` becomes `undo.json`, so that whoever continues knows
-//! the direction, then the names given so far are removed. Once a file has been replaced
-//! there is no way back, and the commit waits for a later run to finish it.
+//! commit is undone: `manifest.json` becomes `undo.json`, so that a run that continues knows
+//! the direction; then the names given so far are removed. A commit that has replaced a file
+//! cannot be undone, and waits for a later run to finish it.
 //!
 //! Creating and recovering staging folders happens under the destination's lock too, which
 //! is why a staging folder without a lock file belongs to nobody. Only folders of the same
-//! user are recovered: in a folder that all may write, like `/tmp`, anyone could otherwise
-//! have us rename files for him.
+//! user are recovered: in a folder that all may write, like `/tmp`, others could otherwise
+//! make us rename files for them.
 //!
 //! The lock is the kernel's, so a killed run's is gone at once. On a file system without
 //! `flock` for folders (some network file systems) runs do not exclude each other's commits;
 //! each is still atomic.
 //!
-//! What it costs to make 365 files of 2 kB durable (ext4 on a virtual disk, 2 cores): writing
+//! Cost of making 365 files of 2 kB durable (ext4 on a virtual disk, 2 cores): writing
 //! them alone 20–180 ms; with `fdatasync` on each 1,150–1,350 ms; with writeback started on all
 //! and `fdatasync` on each then 580–1,370 ms; with one `syncfs` 50–160 ms. Hence `syncfs` for
 //! many files on Linux. For few it is not worth waiting for what other programs have written
@@ -65,7 +65,7 @@
 //! to 3 ms. Hence each folder is synced once per step. The folders above a destination are few, and
 //! by then nothing is left to flush: four of them took 0.3 ms after a file that took as long.
 //!
-//! `docs/formats/staging.md` has the files' contents.
+//! `docs/formats/staging.md` describes the contents of the files.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -84,27 +84,27 @@ use super::fs;
 use super::partitioned_files::StagingArea;
 use super::path_template::{STAGING_PREFIX, join_below};
 
-/// The version of the lock's and the manifest's contents.
+/// Version of the contents of lock and manifest.
 const FORMAT_VERSION: u64 = 1;
 const LOCK_FILE: &str = "lock";
 const MANIFEST_FILE: &str = "manifest.json";
 const MANIFEST_TEMP_FILE: &str = "manifest.tmp";
 const UNDO_FILE: &str = "undo.json";
-/// A file made to see whether the file system tells composed from decomposed letters.
+/// A temporary file that shows whether the file system distinguishes composed from decomposed letters.
 const FOLDING_PROBE_FILE: &str = "\u{e9}";
-/// From this many files or folders on, Linux is asked to sync the whole file system.
+/// Minimum number of files or folders for which Linux syncs the whole file system.
 const SYNCFS_FILES_MIN: usize = 16;
-/// How long another run's commit is waited for.
+/// Time limit for waiting for another run's commit.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a lock file says.
+/// The content of a lock file.
 #[derive(Debug, Serialize, Deserialize)]
 struct StagingLockRecord {
     version: u64,
     run: String,
-    /// The names that the run may write, as [`Template::pattern`](super::template::Template).
+    /// The names that the run may write, as [`PathTemplate::pattern`](super::path_template::PathTemplate).
     pattern: String,
-    /// How many folders, from the destination upwards, the run made.
+    /// Number of folders, from the destination upwards, that the run created.
     created: usize,
 }
 
@@ -127,10 +127,10 @@ pub(super) struct FileEntry {
     /// Its path below the destination, with `/`.
     pub(super) target: String,
     pub(super) bytes: u64,
-    /// Whether something has the target's name already.
+    /// True if a file of the target's name exists already.
     pub(super) replaces: bool,
-    /// What tells the staged file from any other; it stays when the file is renamed. None in the
-    /// manifests of earlier releases.
+    /// The identity of the staged file, which a rename preserves. `None` in the manifests of earlier
+    /// releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     identity: Option<StagedFileIdentity>,
 }
@@ -141,7 +141,7 @@ impl FileEntry {
         FileEntry { staged, target, bytes, replaces: false, identity: None }
     }
 
-    /// Whether what has the target's name is the file of this run.
+    /// Returns true if the file at the target is the file of this run.
     fn matches_file(&self, found: &std::fs::Metadata) -> bool {
         match self.identity {
             Some(identity) => identity == StagedFileIdentity::from_metadata(found),
@@ -150,13 +150,13 @@ impl FileEntry {
     }
 }
 
-/// A file as it was when it was finished: another one has another inode, and the same one written
-/// to by somebody else, or another in the same inode, another time.
+/// The identity of a finished file: another file has another inode. The same file after a write by
+/// somebody else, and another file in the same inode, have another time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct StagedFileIdentity {
     inode: u64,
     bytes: u64,
-    /// When it was last written to: seconds since 1970, and nanoseconds.
+    /// Time of the last write: seconds since 1970, and nanoseconds.
     modified: (i64, i64),
 }
 
@@ -167,16 +167,16 @@ impl StagedFileIdentity {
     }
 }
 
-/// What [`recover`] found of runs that ended without an end.
+/// The result of [`recover_commits`]: the runs that ended abnormally, by how they were treated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Runs whose commit was finished.
     pub finished_runs: Vec<String>,
-    /// Runs whose commit was taken back.
+    /// Runs whose commit was undone.
     pub undone_runs: Vec<String>,
     /// Runs that had committed nothing; their staged files were removed.
     pub removed_runs: Vec<String>,
-    /// Staging folders that were left alone because they belong to another user.
+    /// Staging folders that were skipped because they belong to another user.
     pub skipped_folders: Vec<String>,
     /// Runs that are alive.
     pub live_runs: Vec<String>,
@@ -188,37 +188,37 @@ struct NameClaim {
     pattern: Option<String>,
 }
 
-/// A run's staging folder. Dropping it without a commit removes it and all in it.
+/// A run's staging folder. Dropping it without a commit removes it and its contents.
 pub(super) struct StagingFolder {
     root: PathBuf,
     folder: PathBuf,
     run: String,
     pattern: String,
-    /// Folders that this run made to have a destination, outermost first.
+    /// Folders that this run created to have a destination, outermost first.
     created_folders: Vec<PathBuf>,
-    /// What dead runs had left here.
+    /// The recovery of dead runs in this destination.
     pub(super) recovery_report: RecoveryReport,
     _lock: HeldLock,
     commit_state: CommitState,
 }
 
-/// How far a commit has come.
+/// The state of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitState {
-    /// Nothing is visible; the end is removal.
+    /// Nothing is visible; dropping removes the folder.
     Open,
-    /// The manifest stands: whatever happens, a later run can go on from it.
+    /// The manifest is durable: a later run can continue from it in any case.
     Committed,
     /// The folder is gone.
     Done,
 }
 
 impl StagingFolder {
-    /// Makes a staging folder in `root`, finishing or removing what dead runs left there.
+    /// Creates a staging folder in `root`. First finishes or removes the folders of dead runs there.
     ///
     /// # Errors
-    /// [`Error::Busy`] if a live run writes the same names; [`Error::Io`] if the folder cannot
-    /// be made or written to.
+    /// [`Error::OutputBusy`] if a live run writes the same names; [`Error::Io`] if the folder cannot
+    /// be created or written to.
     pub(super) fn create(
         root: &Path,
         pattern: &str,
@@ -240,7 +240,7 @@ impl StagingFolder {
         created: &mut Vec<PathBuf>,
         tick: WaitCallback<'_>,
     ) -> Result<Self> {
-        // A run that fails removes the folders it made; if this happens between our finding the
+        // A failing run removes the folders it created; if this happens between our finding the
         // folder and our locking it, start over.
         let mut attempts = 0;
         let guard = loop {
@@ -253,7 +253,7 @@ impl StagingFolder {
         };
         let (claims, recovered) = sweep_staging_folders(root, created)?;
         if let Some(claim) = claims.into_iter().find(|claim| {
-            // A note that cannot be read claims everything.
+            // An unreadable lock record claims everything.
             claim.pattern.as_deref().is_none_or(|claimed| claimed == pattern)
         }) {
             let path = join_below(root, pattern).display().to_string();
@@ -262,7 +262,7 @@ impl StagingFolder {
         let dir = root.join(format!("{STAGING_PREFIX}{run}"));
         fs::create_dir(&dir).map_err(|e| Error::io("write to the folder", root, e))?;
         let lock = Self::create_lock_file(&dir, pattern, run, created.len()).inspect_err(|_| {
-            // Nothing is in it that matters; what resists is removed by a later run.
+            // The folder has no valuable content; a later run removes what cannot be removed now.
             let _ = remove_staging_folder(&dir);
         })?;
         drop(guard);
@@ -300,7 +300,7 @@ impl StagingFolder {
         Ok(lock)
     }
 
-    /// Whether the file system takes names for equal that differ in case or in the form of a
+    /// Returns true if the file system treats names as equal that differ in case or in the form of a
     /// letter beyond ASCII.
     pub(super) fn has_folding_names(&self) -> Result<bool> {
         let error = |e| Error::io("read", &self.folder, e);
@@ -317,8 +317,8 @@ impl StagingFolder {
     /// Makes the staged files visible under their names, all of them or none.
     ///
     /// # Errors
-    /// [`Error::Exists`] if a target exists and `overwrite` is not set, and whatever the file
-    /// system refuses.
+    /// [`Error::OutputExists`] if a target exists and `overwrite` is not set, and any refusal by the file
+    /// system.
     pub(super) fn commit(
         mut self,
         mut files: Vec<FileEntry>,
@@ -338,8 +338,8 @@ impl StagingFolder {
             files,
         };
         self.write_manifest(&manifest)?;
-        // A rename that reported an error may have happened all the same: from here on the
-        // folder is not ours to remove.
+        // A rename that reported an error may have happened all the same: from here on this run must not
+        // remove the folder.
         self.commit_state = CommitState::Committed;
         let manifest_path = self.folder.join(MANIFEST_FILE);
         let renamed = fs::rename(&self.folder.join(MANIFEST_TEMP_FILE), &manifest_path)
@@ -392,8 +392,8 @@ impl StagingFolder {
         Error::io("write to the folder", &self.root, error)
     }
 
-    /// Looks at everything that would make step 4 fail; notes which targets exist and returns
-    /// the folders that do not.
+    /// Checks everything that would make step 4 fail. Records which targets exist, and returns
+    /// the missing folders.
     fn check_targets(&self, files: &mut [FileEntry], overwrite: bool) -> Result<Vec<String>> {
         let device = fs::lstat(&self.root).and_then(|found| {
             found.map(|metadata| metadata.dev()).ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -439,7 +439,7 @@ impl StagingFolder {
         let mut first = None;
         let mut more = 0;
         for file in files {
-            // Such a name in a manifest is taken for damage.
+            // Recovery treats such a name in a manifest as damage.
             super::path_template::refuse_staging_name(&file.target)?;
             let staged = self.folder.join(&file.staged);
             let found = fs::lstat(&staged).map_err(|e| Error::io("read", &staged, e))?;
@@ -461,7 +461,7 @@ impl StagingFolder {
             Some(path) if !overwrite => {
                 Err(Error::OutputExists { path: path.display().to_string(), more })
             }
-            // A folder sorts before what is in it.
+            // A folder sorts before its contents.
             _ => Ok(missing.into_iter().collect()),
         }
     }
@@ -476,12 +476,12 @@ impl StagingFolder {
 }
 
 impl StagingFolder {
-    /// Where files are before they appear.
+    /// Returns the path of the staging folder.
     pub(super) fn folder_path(&self) -> &Path {
         &self.folder
     }
 
-    /// A file that is there as long as the folder is.
+    /// Returns the path of the lock file, which exists as long as the folder.
     pub(super) fn lock_path(&self) -> PathBuf {
         self.folder.join(LOCK_FILE)
     }
@@ -496,14 +496,14 @@ impl StagingArea for StagingFolder {
 impl Drop for StagingFolder {
     fn drop(&mut self) {
         if self.commit_state == CommitState::Open {
-            // What cannot be removed now is removed by a later run.
+            // A later run removes what cannot be removed now.
             let _ = remove_staging_folder(&self.folder);
             remove_created_folders(&self.created_folders);
         }
     }
 }
 
-/// That a folder is in a file's place.
+/// Returns the error for a folder in the place of a file.
 pub(super) fn folder_in_place_error(path: &Path) -> Error {
     Error::usage_with_hint(
         format!("`{}` is a folder, and the output is a file", path.display()),
@@ -511,12 +511,12 @@ pub(super) fn folder_in_place_error(path: &Path) -> Error {
     )
 }
 
-/// Finishes or removes what dead runs left in a folder. A run that writes there does so by
-/// itself; this is for looking without writing.
+/// Finishes or removes the output of dead runs in a folder. A run that writes there does so by
+/// itself; this function serves code that only reads.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a manifest of a later version or one that is damaged, which is left
-/// as it is; [`Error::Io`] if the file system refuses.
+/// [`Error::Corrupt`] for a damaged manifest or one of a later version, which stays as it is;
+/// [`Error::Io`] if the file system refuses.
 pub fn recover_commits(folder: &Path) -> Result<RecoveryReport> {
     let Some(_guard) = lock_destination(folder, &mut || Ok(()))? else {
         return Ok(RecoveryReport::default());
@@ -528,8 +528,8 @@ pub fn recover_commits(folder: &Path) -> Result<RecoveryReport> {
     Ok(recovered)
 }
 
-/// Looks at every staging folder in `root`, whose lock the caller holds. Folders that a dead
-/// run had made to write there are added to `created`, to be removed if nothing comes of it.
+/// Recovers every staging folder in `root`, whose lock the caller holds. Adds the folders that a dead
+/// run had created to `created`; the caller removes them if they stay empty.
 fn sweep_staging_folders(
     root: &Path,
     created: &mut Vec<PathBuf>,
@@ -541,7 +541,7 @@ fn sweep_staging_folders(
         let Some(run) = name.to_str().and_then(|name| name.strip_prefix(STAGING_PREFIX)) else {
             continue;
         };
-        // A folder of the user's own that happens to have such a name is none of ours.
+        // A folder of the user's own with such a name is not ours.
         if run.parse::<RunId>().is_err() {
             continue;
         }
@@ -606,7 +606,7 @@ fn recover_run(root: &Path, dir: &Path, run: &str, recovered: &mut RecoveryRepor
         sync()?;
         match finish_commit(root, dir, &manifest) {
             Ok(()) => recovered.finished_runs.push(run.to_owned()),
-            // Somebody's file has taken a name that was free: his stays.
+            // Somebody else's file has taken a name that was free: that file stays.
             Err(Error::OutputExists { .. }) if !manifest.overwrite => {
                 undo_commit(root, dir, &manifest)?;
                 recovered.undone_runs.push(run.to_owned());
@@ -650,7 +650,7 @@ fn read_manifest(path: &Path) -> Result<Option<FileCommitManifest>> {
     }
     let manifest: FileCommitManifest =
         serde_json::from_slice(&bytes).map_err(|e| corrupt(e.to_string(), by_hand))?;
-    // A manifest may not reach out of its two folders.
+    // A manifest may not name paths outside of its two folders.
     let plain = |name: &str| {
         !name.is_empty()
             && name.split('/').all(|part| {
@@ -671,7 +671,7 @@ fn read_manifest(path: &Path) -> Result<Option<FileCommitManifest>> {
     Ok(Some(manifest))
 }
 
-/// Gives the files of a manifest their names and removes the staging folder. Repeatable.
+/// Gives the files of a manifest their names and removes the staging folder. Can be repeated.
 fn finish_commit(root: &Path, dir: &Path, manifest: &FileCommitManifest) -> Result<()> {
     // `holders` contain the targets' folders, `parents` contain the targets.
     let (mut holders, mut parents) = (BTreeSet::new(), BTreeSet::new());
@@ -693,7 +693,7 @@ fn finish_commit(root: &Path, dir: &Path, manifest: &FileCommitManifest) -> Resu
     for file in &manifest.files {
         let (staged, target) = (dir.join(&file.staged), join_below(root, &file.target));
         let error = |e| Error::io("write", &target, e);
-        // Gone from here: it has its name, or had it before somebody took it away.
+        // A missing staged file has its name, or had it before somebody removed it.
         if fs::lstat(&staged).map_err(error)?.is_some() {
             let rename = || {
                 if manifest.overwrite {
@@ -703,7 +703,7 @@ fn finish_commit(root: &Path, dir: &Path, manifest: &FileCommitManifest) -> Resu
                 }
             };
             let renamed = match (rename(), target.parent()) {
-                // Somebody has removed the folder since.
+                // Somebody has removed the folder meanwhile.
                 (Err(e), Some(parent)) if e.kind() == io::ErrorKind::NotFound => {
                     fs::create_dir_all(parent).map_err(error).and_then(|()| {
                         sync_folders(root, &ancestor_folders_and_root(&file.target))
@@ -728,16 +728,16 @@ fn finish_commit(root: &Path, dir: &Path, manifest: &FileCommitManifest) -> Resu
         }
     }
     sync_folders(root, &parents)?;
-    // The output stands, durably. What cannot be removed now is removed by a later run; to
-    // take this for a failure would take back a commit whose manifest may be gone already.
+    // The output is complete and durable. A later run removes what cannot be removed now. Treating
+    // this as a failure would undo a commit whose manifest may be gone already.
     let _ = remove_staging_folder(dir);
     Ok(())
 }
 
-/// Takes a commit back. Repeatable.
+/// Undoes a commit. Can be repeated.
 ///
 /// # Errors
-/// [`Error::Internal`] if a file was replaced already: then there is no way back.
+/// [`Error::Internal`] if a file was replaced already: then it cannot be undone.
 fn undo_commit(root: &Path, dir: &Path, manifest: &FileCommitManifest) -> Result<()> {
     let mut given = Vec::new();
     for file in &manifest.files {
@@ -753,8 +753,8 @@ fn undo_commit(root: &Path, dir: &Path, manifest: &FileCommitManifest) -> Result
             given.push(file);
         }
     }
-    // Says the direction to whoever continues; before the manifest has its name there is
-    // nothing to turn around.
+    // Tells a run that continues the direction. Before the manifest has its name there is
+    // nothing to undo.
     let (forward, back) = (dir.join(MANIFEST_FILE), dir.join(UNDO_FILE));
     if fs::lstat(&forward).map_err(|e| Error::io("read", &forward, e))?.is_some() {
         fs::rename(&forward, &back)
@@ -766,17 +766,17 @@ fn undo_commit(root: &Path, dir: &Path, manifest: &FileCommitManifest) -> Result
         parents.extend(ancestor_folders_and_root(&file.target));
         let target = join_below(root, &file.target);
         let error = |e| Error::io("remove", &target, e);
-        // Somebody may have put a file of his own there since.
+        // Somebody may have put another file there meanwhile.
         if fs::lstat(&target).map_err(error)?.is_some_and(|found| file.matches_file(&found)) {
             fs::remove_file(&target).map_err(error)?;
         }
     }
     for folder in manifest.folders.iter().rev() {
-        // Not empty: somebody else uses it by now.
+        // Fails for a folder that is not empty: somebody else uses it by now.
         let _ = fs::remove_dir(&join_below(root, folder));
     }
     sync_folders(root, &parents)?;
-    // Before the staged files: with the manifest still there, a file that never had its name
+    // Removed before the staged files: with the manifest still there, a file that never had its name
     // would look like one that had.
     fs::remove_file(&back)
         .and_then(|()| fs::sync_dir(dir))
@@ -784,8 +784,8 @@ fn undo_commit(root: &Path, dir: &Path, manifest: &FileCommitManifest) -> Result
         .map_err(|e| Error::io("remove", dir, e))
 }
 
-/// Removes a staging folder: the manifest first, the lock last. A file that is not ours, and
-/// so the folder, stays.
+/// Removes a staging folder: the manifest first, the lock last. A foreign file in it stays, and so
+/// does the folder.
 fn remove_staging_folder(dir: &Path) -> io::Result<()> {
     let names = match fs::list_names(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -808,7 +808,7 @@ fn remove_staging_folder(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// The folders of a relative path, outermost first: `a` and `a/b` of `a/b/c`.
+/// Returns the folders of a relative path, outermost first: `a` and `a/b` for `a/b/c`.
 fn ancestor_folders(target: &str) -> impl Iterator<Item = &str> {
     target.match_indices('/').map(|(i, _)| &target[..i])
 }
@@ -852,7 +852,7 @@ fn sync_folders(root: &Path, folders: &BTreeSet<String>) -> Result<()> {
     for folder in folders {
         let path = if folder.is_empty() { root.to_owned() } else { join_below(root, folder) };
         match fs::sync_dir(&path) {
-            // Somebody removed it since.
+            // Somebody has removed it meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             result => result.map_err(error)?,
         }
@@ -866,7 +866,7 @@ fn check_writable(folder: &Path) -> Result<()> {
         .map_err(|e| Error::io("write to the folder", folder, e.into()))
 }
 
-/// Makes the destination, noting what was missing.
+/// Creates the destination, and records the folders that were missing.
 fn create_destination(root: &Path, created: &mut Vec<PathBuf>) -> Result<()> {
     let mut missing = Vec::new();
     let mut path = root;
@@ -900,13 +900,13 @@ fn create_destination(root: &Path, created: &mut Vec<PathBuf>) -> Result<()> {
 
 fn remove_created_folders(created: &[PathBuf]) {
     for path in created.iter().rev() {
-        // Not empty: somebody else uses it by now.
+        // Fails for a folder that is not empty: somebody else uses it by now.
         let _ = fs::remove_dir(path);
     }
 }
 
-/// Locks a folder against other runs' commits; `None` if it does not exist (any more). While
-/// another run holds it, `tick` is called every few milliseconds, and its error ends the wait.
+/// Locks a folder against other runs' commits. Returns `None` if it does not exist (any more). While
+/// another run holds it, calls `tick` every few milliseconds; an error of `tick` ends the wait.
 fn lock_destination(root: &Path, tick: WaitCallback<'_>) -> Result<Option<HeldLock>> {
     let error = |e| Error::io("write to the folder", root, e);
     let file = match fs::open(root) {
@@ -925,12 +925,12 @@ fn lock_destination(root: &Path, tick: WaitCallback<'_>) -> Result<Option<HeldLo
                 let path = root.display().to_string();
                 return Err(Error::OutputBusy { path, run: "unknown".into() });
             }
-            // No such locks here; see the module.
+            // The file system has no such locks; see the module.
             Err(TryLockError::Error(e)) if is_locking_unsupported(&e) => break,
             Err(TryLockError::Error(e)) => return Err(error(e)),
         }
     }
-    // While we waited, the folder may have been removed by the run that had made it.
+    // During the wait, the run that had created the folder may have removed it.
     let here = file.metadata().map_err(error)?;
     match std::fs::metadata(root) {
         Ok(there) if (there.dev(), there.ino()) == (here.dev(), here.ino()) => {
@@ -953,7 +953,7 @@ pub(super) struct HeldLock(pub(super) File);
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
-        // Closing is not enough: a child process that is being started at this moment holds a
+        // Closing is not enough: a child process that is just being started holds a
         // copy of the descriptor until it runs its program, and the lock with it.
         let _ = self.0.unlock();
     }

@@ -1,9 +1,9 @@
-//! Files of known names, of which a number appear at once: a conversion of many files to many.
+//! Files of known names that appear together: a conversion of many files to many.
 //!
-//! What makes a file durable is paid per set and not per file (see [`commit`](super::commit)).
+//! The cost of durability is paid per set and not per file (see [`file_commit`](super::file_commit)).
 //!
-//! Files may be written by other processes, on machines that see the folder ([`SetWriter`]): whoever has the set is told
-//! what was written, and makes it appear with the rest.
+//! Worker processes on machines that see the folder may write files ([`FileSetWriter`]). They report each
+//! file to the owner of the set, which makes it appear with the rest.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,22 +25,22 @@ use super::row_writer::{FileWriteSpec, RowWriter};
 use super::worker_output::check_staged_file;
 use super::{LISTED_PATHS_MAX, OutputFormat, OutputSummary, SinkSpec};
 
-/// Files that appear together below one folder. Dropped without a commit it leaves nothing.
+/// Files that appear together below one folder. Dropping the set without a commit leaves nothing.
 pub struct FileSet {
     staging: StagingFolder,
     writer: FileSetWriter,
     file_count: AtomicUsize,
-    /// With the rows of each.
+    /// The finished files, each with its number of rows.
     staged_files: Mutex<Vec<(FileEntry, u64)>>,
 }
 
-/// Who writes files of a set.
+/// A writer of files of a set.
 pub struct FileSetWriter {
     staging_folder: PathBuf,
     write_spec: FileWriteSpec,
 }
 
-/// A file of a set that is all there, and does not appear yet.
+/// A complete file of a set that is not yet visible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StagedSetFile {
     staged: String,
@@ -49,7 +49,7 @@ pub struct StagedSetFile {
     rows: u64,
 }
 
-/// One of them being written.
+/// A file of a set that is being written.
 pub struct OpenSetFile {
     writer: RowWriter<CountingFile>,
     rows: u64,
@@ -62,7 +62,7 @@ impl FileSet {
     /// Begins a set below `root`, in the format of `spec`.
     ///
     /// # Errors
-    /// As [`Sink::create`](super::Sink::create).
+    /// Returns the errors of [`Sink::create`](super::Sink::create).
     pub fn create(
         root: &Path,
         spec: &SinkSpec,
@@ -75,24 +75,25 @@ impl FileSet {
         if let Some(program) = &spec.exec {
             program.prepare_files(cancel)?;
         }
-        // Two runs that write other names of one format to a folder are told apart by nothing.
+        // Nothing distinguishes two runs that write other names of one format to a folder.
         let staging = StagingFolder::create(root, &format!("*.{format}"), run, tick)?;
         let writer = FileSetWriter::new(staging.folder_path(), spec, format, memory_limit, cancel)?;
         let (count, done) = (AtomicUsize::new(0), Mutex::default());
         Ok(FileSet { staging, writer, file_count: count, staged_files: done })
     }
 
-    /// Where files are written before they appear; other processes write there by a [`SetWriter`] of theirs.
+    /// Returns the folder of the files before they appear; worker processes write there with their own
+    /// [`FileSetWriter`].
     pub fn staging_folder(&self) -> &Path {
         self.staging.folder_path()
     }
 
-    /// A file that has to be seen by whoever writes there.
+    /// Returns a file that workers have to see if they are to write to the folder.
     pub fn lock_path(&self) -> PathBuf {
         self.staging.lock_path()
     }
 
-    /// Begins the file that will be `target`, below the folder; several threads may.
+    /// Begins the file that will be `target`, below the folder. Several threads may do so.
     ///
     /// # Errors
     /// [`Error::Usage`] if the format cannot hold the schema; [`Error::Io`].
@@ -101,18 +102,18 @@ impl FileSet {
         self.writer.begin_file(staged, target, schema)
     }
 
-    /// Ends a file. It appears with the set.
+    /// Finishes a file. It appears with the set.
     ///
     /// # Errors
-    /// [`Error::Io`], and what the format refuses in the end.
+    /// [`Error::Io`], and any refusal by the format at the end.
     pub fn finish_file(&self, file: OpenSetFile) -> Result<()> {
         self.adopt_file(file.finish()?)
     }
 
-    /// Takes a file that somebody else has written to the folder. It appears with the set.
+    /// Adopts a file that a worker has written to the folder. It appears with the set.
     ///
     /// # Errors
-    /// [`Error::Io`] if it is not there as a whole.
+    /// [`Error::Io`] if the file is missing or incomplete.
     pub fn adopt_file(&self, part: StagedSetFile) -> Result<()> {
         let StagedSetFile { staged, target, bytes, rows } = part;
         check_staged_file(&self.staging, &staged, bytes)?;
@@ -120,10 +121,10 @@ impl FileSet {
         Ok(())
     }
 
-    /// Makes the files that have ended visible at once.
+    /// Makes the finished files visible at once.
     ///
     /// # Errors
-    /// As [`Sink::commit`](super::Sink::commit).
+    /// Returns the errors of [`Sink::commit`](super::Sink::commit).
     pub fn commit(
         self,
         root: &Path,
@@ -153,7 +154,7 @@ impl FileSet {
 }
 
 impl FileSetWriter {
-    /// Writes files to the folder of a set, in the format of `spec`.
+    /// Creates a writer of files to the folder of a set, in the format of `spec`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a compression that the format does not have.
@@ -171,7 +172,7 @@ impl FileSetWriter {
             has_header: spec.has_header,
             output_name: spec.url.clone(),
             memory_limit_bytes: memory_limit,
-            // Several files are written at once.
+            // Several files are written at the same time.
             threads: 1,
             cancel: cancel.clone(),
         };
@@ -179,7 +180,7 @@ impl FileSetWriter {
         Ok(FileSetWriter { staging_folder: folder.to_owned(), write_spec: writing })
     }
 
-    /// Begins the file that will be `target`; `staged` is its name until then, which nobody else may use.
+    /// Begins the file that will be `target`; until then its name is `staged`, which no other writer may use.
     ///
     /// # Errors
     /// [`Error::Usage`] if the format cannot hold the schema; [`Error::Io`].
@@ -200,20 +201,21 @@ impl FileSetWriter {
 }
 
 impl OpenSetFile {
-    /// Ends it.
+    /// Finishes the file.
     ///
     /// # Errors
-    /// [`Error::Io`], and what the format refuses in the end.
+    /// [`Error::Io`], and any refusal by the format at the end.
     pub fn finish(self) -> Result<StagedSetFile> {
         let OpenSetFile { writer, rows, staged, target, .. } = self;
         let bytes = writer.finish()?.bytes_written;
         Ok(StagedSetFile { staged, target, bytes, rows })
     }
 
-    /// Ends it where another machine makes it appear, which does not make durable what this one has in memory.
+    /// Finishes the file and makes it durable, for a commit on another machine, which cannot sync this one's
+    /// memory.
     ///
     /// # Errors
-    /// As [`SetFile::end`].
+    /// Returns the errors of [`OpenSetFile::finish`].
     pub fn finish_durably(self) -> Result<StagedSetFile> {
         let path = self.path.clone();
         let part = self.finish()?;

@@ -1,13 +1,13 @@
-//! Every file-system operation of the sink, one function each: the commit's promises rest on
-//! their order. Tests can make any operation fail ([`fault`]), and can record all operations
-//! ([`recorder`]) to compute the states that a power cut may leave.
+//! The file-system operations of the sink, one function each: the commit's promises rest on
+//! their order. Tests can make any operation fail (`fault`), and can record all operations
+//! (`recorder`) to compute the states that a power cut may leave.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Counts an operation; in tests it may be told to fail.
+/// Counts an operation; tests can make it fail.
 #[cfg(not(test))]
 #[inline]
 fn step() -> io::Result<()> {
@@ -19,7 +19,7 @@ fn step() -> io::Result<()> {
     fault::step()
 }
 
-/// Reports a completed operation to the [`recorder`]. Expands to nothing outside of tests.
+/// Reports a completed operation to the `recorder`. Expands to nothing outside of tests.
 macro_rules! record {
     ($($operation:tt)*) => {
         #[cfg(test)]
@@ -50,7 +50,7 @@ pub(super) fn create_dir_all(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a folder that nobody else may look into.
+/// Creates a folder to which only the user has access.
 pub(super) fn create_private_dir(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     step()?;
@@ -81,7 +81,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Reads a small file whole; anything beyond `limit` bytes is an error.
+/// Reads a whole small file; more than `limit` bytes are an error.
 pub(super) fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     step()?;
     let mut bytes = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes all bytes. A fault leaves half of them written.
+/// Writes all bytes. An injected fault leaves half of them written.
 pub(super) fn write_all(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     if let Err(fault) = step() {
         let half = &bytes[..bytes.len() / 2];
@@ -126,7 +126,7 @@ pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames a file over whatever has the name.
+/// Renames a file, and replaces any file of the new name.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     step()?;
     fs::rename(from, to)?;
@@ -134,15 +134,15 @@ pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames a file to a name that nothing has yet; [`io::ErrorKind::AlreadyExists`] otherwise.
+/// Renames a file to a free name; returns [`io::ErrorKind::AlreadyExists`] if it is taken.
 pub(super) fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     step()?;
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => {}
-        // A file system or kernel without the flag: look first. What is between the look and
-        // the rename is excluded among our own runs by the lock on the folder.
+        // Without the flag in the file system or kernel, check first. The lock on the folder
+        // excludes our own runs between the check and the rename.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             if fs::symlink_metadata(to).is_ok() {
                 return Err(io::ErrorKind::AlreadyExists.into());
@@ -155,7 +155,7 @@ pub(super) fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()>
     Ok(())
 }
 
-/// Removes a file; one that is missing already is fine.
+/// Removes a file; a missing one is no error.
 pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     step()?;
     match fs::remove_file(path) {
@@ -166,7 +166,7 @@ pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes an empty folder; one that is missing already is fine.
+/// Removes an empty folder; a missing one is no error.
 pub(super) fn remove_dir(path: &Path) -> io::Result<()> {
     step()?;
     match fs::remove_dir(path) {
@@ -177,7 +177,7 @@ pub(super) fn remove_dir(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What has a name, without following a symbolic link; `None` if nothing has.
+/// Returns the metadata of a path, without following a symbolic link; `None` if nothing exists there.
 pub(super) fn lstat(path: &Path) -> io::Result<Option<fs::Metadata>> {
     step()?;
     match fs::symlink_metadata(path) {
@@ -191,13 +191,13 @@ pub(super) fn lstat(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// The names in a folder.
+/// Returns the names in a folder.
 pub(super) fn list_names(path: &Path) -> io::Result<Vec<OsString>> {
     step()?;
     fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
 }
 
-/// A file being written, as the writers of formats want it.
+/// A file that is being written, with a count of its bytes, as a `Write` for the formats' writers.
 pub(super) struct CountingFile {
     file: File,
     /// Bytes written so far.
@@ -227,7 +227,7 @@ impl Write for CountingFile {
     }
 }
 
-/// Takes a lock if nobody holds it.
+/// Takes a lock if it is free.
 pub(super) fn try_lock(file: &File) -> Result<(), fs::TryLockError> {
     step().map_err(fs::TryLockError::Error)?;
     file.try_lock()
@@ -248,23 +248,23 @@ pub(super) fn sync_all(_folder: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Makes the n-th operation of this thread fail.
+/// Injects a fault into the n-th operation of this thread.
 #[cfg(test)]
 pub(super) mod fault {
     use std::cell::Cell;
     use std::io;
 
-    /// What happens at the chosen operation.
+    /// The effect at the chosen operation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum InjectedFault {
-        /// It fails; later ones work: a full disk, a refused permission.
+        /// The operation fails and later ones work: a full disk, a refused permission.
         Once,
-        /// It and all later ones fail: from here on the process is as good as dead.
+        /// The operation and all later ones fail, as if the process had died.
         Crash,
-        /// It fails, the next so many work, and then all fail: a crash in the middle of the
-        /// answer to a failure.
+        /// The operation fails, the next `n` work, and then all fail: a crash during the
+        /// handling of a failure.
         OnceThenCrash(usize),
-        /// The process is killed there, as by `kill -9`.
+        /// The process is killed at the operation, as by `kill -9`.
         Kill,
     }
 
@@ -273,7 +273,8 @@ pub(super) mod fault {
         static OPERATION_COUNT: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Runs `work` with its `n`-th operation (from 0) failing; says whether it came that far.
+    /// Runs `work` with a fault at its `n`-th operation (from 0). Returns its result, and whether it came
+    /// that far.
     pub(crate) fn run_with_fault<T>(
         n: usize,
         fault: InjectedFault,
@@ -352,7 +353,7 @@ pub(super) mod recorder {
         (result, recorder.operations)
     }
 
-    /// Links a file into the vault unless it is there; returns its id and its path in the vault.
+    /// Links a file into the vault if it is not there yet; returns its id and its path in the vault.
     pub(crate) fn preserve_file(vault: &Path, path: &Path) -> (FileId, PathBuf) {
         let found = path.symlink_metadata().unwrap();
         let preserved = vault.join(found.ino().to_string());

@@ -1,33 +1,34 @@
-//! Where results go: files in one of the formats, one or many, committed as one.
+//! Writes results: one file or many, in one of the formats, committed as one.
 //!
 //! ```text
 //!  batches ─┬─ one file ─────────────── format ── staged ─┐
 //!           └─ router ─ groups by path ─ files ── staged ─┴─ commit: all names at once
 //! ```
 //!
-//! - `spec`: what does a user say of an output? `template`: which file is a value's? Paths with columns in braces.
-//! - `destination`: what is there to write to, and what does each do to begin, to write and to commit?
-//! - `formats`: what has each format a place for, and how is it written? `value`: what is a value's text?
-//! - `writer`: how is one file written, whatever its format? `out`: where do its bytes go meanwhile?
-//! - `screen`: what does a result look like on a terminal of so many columns?
-//! - `estimates`: how are a number and its bounds read as one?
-//! - `compression`: by what is a file compressed? `codecs`: which of them is it, of what is asked, named and possible?
-//! - `partition`: which rows go together?
-//! - `files`: how are many files written within a memory budget?
-//! - `set`: how do files of known names appear, so many at once? `staged_file`: one of any content?
-//! - `elsewhere`: how do other processes write the files of an output?
-//! - `object_set`: the same in a bucket, where other processes write them.
-//! - `commit`: how do they appear, all or none? The staging folder and its recovery.
-//! - `bucket`: the same in a bucket, where nothing can be renamed.
-//! - `coverage_file`: where does a run's coverage go?
-//! - `places`: which file does a path lead to?
-//! - `fs`: the file-system operations that the commit's promises rest on.
-//! - `error`: what can go wrong?
+//! - `sink_spec`: the user's description of an output. `path_template`: paths with columns in braces.
+//! - `destination`: the destinations, each with its steps to begin, write and commit.
+//! - `formats`: the formats, with their limits and encoders. `value_text`: the text of a value.
+//! - `row_writer`: writes one file in any format. `encoder_output`: the receiver of an encoder's bytes.
+//! - `terminal_table`: the layout of a result on a terminal of a given width.
+//! - `estimate_display`: a number and its bounds as one column.
+//! - `compression`: compression of files. `codec_resolution`: the choice of a codec from request, name and
+//!   format.
+//! - `row_router`: groups rows by the path of their file.
+//! - `partitioned_files`: writes many files within a memory budget.
+//! - `file_set`: files of known names that appear together. `staged_file`: one file of any content.
+//! - `worker_output`: files of an output that worker processes write.
+//! - `object_set`: objects of known names in a bucket, written by worker processes.
+//! - `file_commit`: the atomic commit of files, with the staging folder and its recovery.
+//! - `s3_commit`: the atomic commit of objects in a bucket, where nothing can be renamed.
+//! - `coverage_file`: the file of a run's coverage.
+//! - `local_paths`: the file to which a path leads.
+//! - `fs`: the file-system operations on which the commit's promises rest.
+//! - `error`: the errors of an output.
 //!
 //! A name of a device, a pipe or a descriptor (`/dev/null`, `/dev/stdout`) and `-` are written
-//! directly: there is nothing to rename. A symbolic link to a file is followed, as a shell's
-//! `>` does: the file it points to is written, staged beside it. New files have the
-//! permissions that the umask leaves; a replaced file's are not carried over.
+//! directly: there is nothing to rename. The sink follows a symbolic link to a file, as a shell's
+//! `>` does: it writes the file that the link points to, staged beside it. New files have the
+//! permissions that the umask leaves; those of a replaced file are not carried over.
 
 mod codec_resolution;
 mod compression;
@@ -84,30 +85,31 @@ pub use self::worker_output::{
 
 use self::destination::Destination;
 
-/// How many paths [`Written`] lists.
+/// Maximum number of paths that [`OutputSummary`] lists.
 const LISTED_PATHS_MAX: usize = 5;
 
-/// What a committed sink has written.
+/// The files, rows and bytes that a committed sink has written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutputSummary {
-    /// Files; 0 for standard output.
+    /// Number of files; 0 for standard output.
     pub files: u64,
-    /// Rows in all files.
+    /// Number of rows in all files.
     pub rows: u64,
-    /// Bytes in all files.
+    /// Number of bytes in all files.
     pub bytes: u64,
     /// The first few paths in alphabetical order.
     pub paths: Vec<String>,
     /// The folder that holds them; empty for standard output.
     pub root: String,
-    /// What the user should be told once, if anything.
+    /// A warning to show to the user once, if any.
     pub warning: Option<String>,
 }
 
-/// Writes to what is no file, such as standard output, that have not come back.
+/// Number of writes to standard output and the like, which are no files, that have not returned yet.
 static DIRECT_WRITES: AtomicUsize = AtomicUsize::new(0);
 
-/// Does what writes to what is no file: if that is a pipe that nobody reads, it does not come back.
+/// Runs a write to something that is not a file, such as a pipe. The write does not return if nobody reads
+/// the pipe.
 pub fn run_direct_write<T>(write: impl FnOnce() -> T) -> T {
     struct DirectWriteGuard;
     impl Drop for DirectWriteGuard {
@@ -120,22 +122,23 @@ pub fn run_direct_write<T>(write: impl FnOnce() -> T) -> T {
     write()
 }
 
-/// Whether something writes [`directly`] at the moment.
+/// Returns true while a write of [`run_direct_write`] is under way.
 pub fn is_direct_write_running() -> bool {
     DIRECT_WRITES.load(Ordering::Relaxed) > 0
 }
 
-/// What an output may take of the machine.
+/// The memory and threads that an output may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SinkResources {
-    /// Bytes of what waits to be written.
+    /// Maximum number of bytes that wait to be written.
     pub memory_limit_bytes: usize,
-    /// Threads that encode the columns of one file, at least one; its bytes do not depend on them.
+    /// Number of threads that encode the columns of one file, at least one; the file's bytes do not depend on
+    /// it.
     pub threads: usize,
 }
 
-/// An output being written. Nothing is visible before [`commit`](Sink::commit); dropped
-/// without it, everything written is removed.
+/// An output being written. Nothing is visible before [`commit`](Sink::commit). Dropping the sink
+/// without a commit removes everything written.
 pub struct Sink {
     destination: Box<dyn Destination>,
     overwrite: bool,
@@ -143,15 +146,15 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Begins an output. Runs that died while they wrote to the same folder are finished or
-    /// removed first.
+    /// Begins an output. First finishes or removes the output of runs that died while they wrote to the same
+    /// folder.
     ///
-    /// `memory_limit` bounds, in bytes, what waits to be written. One thread encodes.
+    /// `memory_limit` bounds, in bytes, the rows that wait to be written. One thread encodes.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a template or a format that does not fit the schema,
-    /// [`Error::Exists`] for an existing file without `overwrite` (with columns in the name that
-    /// is known at commit only), [`Error::Busy`] if a live run writes the same names.
+    /// [`Error::Usage`] for a template or a format that does not fit the schema, [`Error::OutputExists`] for
+    /// an existing file without `overwrite` (if the name has columns, only the commit knows of it),
+    /// [`Error::OutputBusy`] if a live run writes the same names.
     pub fn create(
         spec: &SinkSpec,
         schema: SchemaRef,
@@ -162,12 +165,12 @@ impl Sink {
         Self::create_with(spec, schema, run, room, &CancelFlag::new(), &mut || Ok(()))
     }
 
-    /// The same, with the threads that there are; while another run's commit holds the destination, `tick` is called every few
-    /// milliseconds, and its error ends the wait. `cancel` ends a program that the bytes go
-    /// through, and with it the writing.
+    /// Begins an output with the threads of `room`. While another run's commit holds the destination, calls
+    /// `tick` every few milliseconds; an error of `tick` ends the wait. `cancel` ends a program that the
+    /// bytes pass through, and with it the writing.
     ///
     /// # Errors
-    /// Those of [`create`](Self::create), and [`Error::Interrupted`].
+    /// Returns the errors of [`create`](Self::create), and [`Error::Interrupted`].
     pub fn create_with(
         spec: &SinkSpec,
         schema: SchemaRef,
@@ -180,31 +183,31 @@ impl Sink {
         Ok(Sink { destination, overwrite: spec.overwrite, rows: 0 })
     }
 
-    /// Adds rows. With columns in the path, rows of one path keep their order.
+    /// Adds rows. If the path has columns, rows of one path keep their order.
     ///
     /// # Errors
-    /// [`Error::Usage`] when there are more paths than `max_files`; what the file system
-    /// refuses.
+    /// [`Error::Usage`] when there are more paths than `max_files`; any refusal by the file
+    /// system.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.write_with(batch, &mut || Ok(()))
     }
 
-    /// The same; while a bucket is too slow, `tick` is called every few milliseconds, and its
-    /// error ends the wait.
+    /// Adds rows like [`write`](Self::write). While a bucket is too slow, calls `tick` every few
+    /// milliseconds; an error of `tick` ends the wait.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write), [`Error::Remote`] and [`Error::Interrupted`].
+    /// Returns the errors of [`write`](Self::write), [`Error::Remote`] and [`Error::Interrupted`].
     pub fn write_with(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         self.destination.write(batch, tick)
     }
 
-    /// Rows written so far.
+    /// Returns the number of rows written so far.
     pub fn rows_written(&self) -> u64 {
         self.rows
     }
 
-    /// Where others may write its files; none where only this process can.
+    /// Returns the target to which worker processes may write the files; `None` if only this process can.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -212,11 +215,12 @@ impl Sink {
         self.destination.worker_output_target()
     }
 
-    /// Takes files that others have written, with their rows: all that there will be, instead of what
-    /// [`write`](Sink::write) is given.
+    /// Adopts files that worker processes have written, with their row count. They are the whole output: the
+    /// sink then takes no rows by [`write`](Sink::write).
     ///
     /// # Errors
-    /// [`Error::Usage`] when there are more paths than `max_files`; [`Error::Io`] for one that is not there as a whole.
+    /// [`Error::Usage`] when there are more paths than `max_files`; [`Error::Io`] for a missing or incomplete
+    /// file.
     pub fn adopt_files(&mut self, rows: u64, files: Vec<WorkerOutputFile>) -> Result<()> {
         if self.rows > 0 {
             return Err(Error::Internal("files and rows for one output".into()));
@@ -225,14 +229,14 @@ impl Sink {
         self.destination.adopt_files(files)
     }
 
-    /// What runs that died while they wrote to the same folder had left: their commits have
-    /// been finished or taken back, their staged files removed.
+    /// Returns the report on runs that died while they wrote to the same folder. The sink has finished or
+    /// undone their commits, and removed their staged files.
     pub fn recovery_report(&self) -> Option<&RecoveryReport> {
         self.destination.recovery_report()
     }
 
-    /// Throws away what was written. Uploads to a bucket are waited for; of a sink that is dropped they are for less than a
-    /// second, and the next run to the bucket throws away what is left.
+    /// Discards the output, and waits until its uploads to a bucket are aborted. A dropped sink waits for
+    /// less than a second, and leaves the remaining uploads for the next run to the bucket to abort.
     pub fn abandon(self, tick: WaitCallback<'_>) {
         self.destination.abandon(tick);
     }
@@ -240,19 +244,19 @@ impl Sink {
     /// Makes everything visible at once.
     ///
     /// # Errors
-    /// [`Error::Exists`] if a file exists and `overwrite` is not set; then, and after any other
-    /// error but one, nothing is visible. The one is [`Error::Unfinished`]: the commit has
-    /// already replaced files, or the file system refuses to take it back, and the next run to
-    /// the same folder, or [`recover`], goes on from its manifest.
+    /// [`Error::OutputExists`] if a file exists and `overwrite` is not set. After this and any other error
+    /// but one, nothing is visible. The exception is [`Error::UnfinishedCommit`]: the commit has already
+    /// replaced files, or the file system refuses to undo it. The next run to the same folder, or
+    /// [`recover_commits`], then continues from its manifest.
     pub fn commit(self) -> Result<OutputSummary> {
         self.commit_with(&mut || Ok(()))
     }
 
-    /// The same, with the threads that there are; while another run's commit holds the destination, `tick` is called every few
-    /// milliseconds, and its error ends the wait. Nothing is visible then.
+    /// Commits like [`commit`](Self::commit). While another run's commit holds the destination, calls `tick`
+    /// every few milliseconds; an error of `tick` ends the wait, and nothing is visible then.
     ///
     /// # Errors
-    /// Those of [`commit`](Self::commit), and [`Error::Interrupted`].
+    /// Returns the errors of [`commit`](Self::commit), and [`Error::Interrupted`].
     pub fn commit_with(self, tick: WaitCallback<'_>) -> Result<OutputSummary> {
         let Sink { destination, overwrite, rows } = self;
         let _span = debug_span!("commit", rows).entered();

@@ -1,4 +1,4 @@
-//! Places on this machine: which file a path leads to, and what is written as it comes.
+//! Resolution of local paths: the file to which a path leads, and outputs that are written directly.
 
 use std::fs::File;
 use std::io;
@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::path_template::PathTemplate;
 use crate::{file_commit, fs};
 
-/// Whether an output may be written to `path`: it is its file, or one that its template may name.
-/// False for what is no template, and for what is elsewhere.
+/// Returns true if an output may be written to `path`: its file, or one that its template can name.
+/// Returns false for an invalid template and for an output on another machine.
 pub(crate) fn can_write_path(url: &str, path: &Path) -> bool {
     let Some(template) = parse_local_template(url) else { return false };
     let path = resolve_path(path);
@@ -23,7 +23,7 @@ pub(crate) fn can_write_path(url: &str, path: &Path) -> bool {
     }
 }
 
-/// The folder on this machine that an output goes to, which may not be there yet.
+/// Returns the local folder of an output, which may not exist yet.
 pub(crate) fn output_folder(url: &str) -> Option<PathBuf> {
     match parse_local_template(url) {
         Some(template) => Some(resolve_path(&template.root)),
@@ -37,10 +37,10 @@ fn parse_local_template(url: &str) -> Option<PathTemplate> {
     template.filter(|template| template.bucket.is_none())
 }
 
-/// A path without links, `.` and `..`, as far as what it names is there; absolute in any case.
+/// Resolves links, `.` and `..` in a path as far as its components exist; the result is always absolute.
 pub(crate) fn resolve_path(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // A link to what is not there yet leads there all the same.
+    // A link to a missing file leads there all the same.
     for _ in 0..40 {
         let Ok(link) = std::fs::read_link(&path) else { break };
         path = path.parent().unwrap_or(Path::new("")).join(link);
@@ -72,7 +72,7 @@ pub(crate) fn check_path_absent(path: &Path, overwrite: bool) -> Result<()> {
     }
 }
 
-/// The descriptor that a path stands for.
+/// Returns the number of the descriptor that a path stands for.
 pub(crate) fn descriptor_number(path: &Path) -> Option<u32> {
     let path = path.to_str()?;
     match path {
@@ -84,8 +84,8 @@ pub(crate) fn descriptor_number(path: &Path) -> Option<u32> {
     number.parse().ok()
 }
 
-/// A copy of standard output's or standard error's descriptor, which shares its position: opening
-/// `/dev/stdout` anew would write over the start of a file it is redirected to.
+/// Duplicates the descriptor of standard output or standard error, which shares its position: opening
+/// `/dev/stdout` anew would overwrite the start of a file to which it is redirected.
 pub(crate) fn duplicate_descriptor(number: u32, url: &str) -> Result<OwnedFd> {
     let copy = match number {
         1 => io::stdout().as_fd().try_clone_to_owned(),
@@ -94,7 +94,7 @@ pub(crate) fn duplicate_descriptor(number: u32, url: &str) -> Result<OwnedFd> {
     copy.map_err(|e| Error::io("write", url, e))
 }
 
-/// Whether a path is of something that is written as it comes.
+/// Returns true if a path names a device, a pipe or a descriptor, which is written without staging.
 pub(crate) fn is_direct_output(path: &Path) -> bool {
     let is_special = |found: std::fs::Metadata| {
         let kind = found.file_type();
@@ -103,7 +103,7 @@ pub(crate) fn is_direct_output(path: &Path) -> bool {
     descriptor_number(path).is_some() || std::fs::metadata(path).is_ok_and(is_special)
 }
 
-/// Opens what is not a file but can be written: a device, a pipe, a descriptor.
+/// Opens a device, a pipe or a descriptor for writing. Returns `None` for a file.
 pub(crate) fn open_direct_output(path: &Path) -> Result<Option<File>> {
     let error = |e| Error::io("write", path, e);
     let open = || File::options().write(true).open(path).map_err(error);
@@ -131,11 +131,11 @@ pub(crate) fn open_direct_output(path: &Path) -> Result<Option<File>> {
     }
 }
 
-/// The folder and the name of the file that a path leads to, symbolic links followed, whether
+/// Returns the folder and the name of the file to which a path leads, following symbolic links, whether
 /// it exists or not.
 pub(crate) fn resolve_folder_and_name(path: &Path) -> Result<(PathBuf, String)> {
     let mut path = path.to_owned();
-    // As many links as Linux follows.
+    // Linux follows the same number of links.
     for _ in 0..40 {
         let Ok(link) = std::fs::read_link(&path) else { break };
         // An absolute target replaces the whole path.

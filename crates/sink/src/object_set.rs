@@ -1,16 +1,16 @@
-//! Objects of known names, written by other processes, of which a number appear at once: a conversion of many files to a
+//! Objects of known names, written by worker processes, that appear together: a conversion of many files to a
 //! folder in a bucket.
 //!
 //! ```text
-//!   who has the set (ObjectSet)                    who writes (ObjectWriter)
-//!     begin: an upload, noted on this machine  ─►    parts
-//!     adopt  ◄────────────────────────────────────   their ETags; or all of an object, if it is small
-//!     commit: as in [`bucket`](super::bucket)
+//!   owner of the set (ObjectSet)                   worker (ObjectSetWriter)
+//!     begin_uploads: uploads, logged here      ─►    parts
+//!     adopt_object  ◄─────────────────────────────   their ETags; or the content, if it is small
+//!     commit: as in [`s3_commit`](super::s3_commit)
 //! ```
 //!
-//! Nobody else can begin an upload: of one that is not noted where the set is, nobody would know when its writer is gone.
-//! Each time that an object is written it has an upload of its own, so that parts of two who write the same do not mix.
-//! One is in the manifest, and the others are thrown away.
+//! Only the owner begins uploads: if one were not logged here, nobody would know of it when its writer is
+//! gone. Each attempt to write an object has an upload of its own, so that the parts of two writers of one
+//! object do not mix. One upload is in the manifest, and the others are aborted.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -34,10 +34,11 @@ use super::row_writer::{FileWriteSpec, RowWriter};
 use super::s3_commit::{ObjectEntry, S3Staging};
 use super::{LISTED_PATHS_MAX, OutputFormat, OutputSummary, SinkSpec};
 
-/// So large an object needs no upload: it comes to who has the set, and is written by one request.
+/// Maximum size of an object that needs no upload: its bytes go to the owner of the set, which writes it by
+/// one request.
 const INLINE_OBJECT_BYTES_MAX: usize = 256 << 10;
 
-/// Objects that appear together below one folder of a bucket. Dropped without a commit it leaves none.
+/// Objects that appear together below one folder of a bucket. Dropping the set without a commit leaves none.
 pub struct ObjectSet {
     staging: S3Staging,
     folder: BucketFolder,
@@ -46,9 +47,9 @@ pub struct ObjectSet {
 
 #[derive(Default)]
 struct ObjectSetState {
-    /// The keys of uploads.
+    /// The keys of the uploads, by their names.
     key_by_upload_id: HashMap<String, String>,
-    /// With the rows of each.
+    /// The adopted objects, each with its number of rows.
     adopted_objects: Vec<(ObjectEntry, u64)>,
 }
 
@@ -56,17 +57,17 @@ struct ObjectSetState {
 #[derive(Clone)]
 pub struct BucketFolder {
     bucket: Arc<Bucket>,
-    /// As the user names it.
+    /// The folder's URL as the user wrote it.
     url: String,
 }
 
-/// Who writes objects of a set.
+/// A writer of objects of a set.
 pub struct ObjectSetWriter {
     folder: BucketFolder,
     write_spec: FileWriteSpec,
 }
 
-/// One of them being written.
+/// An object of a set that is being written.
 pub struct OpenSetObject {
     writer: RowWriter<ObjectOutput>,
     output: ObjectOutput,
@@ -74,27 +75,27 @@ pub struct OpenSetObject {
     target: String,
 }
 
-/// An object that has been written.
+/// The result of writing an object.
 #[derive(Debug)]
 pub enum FinishedObject {
-    /// All of it is there, and its bytes are if it is small.
+    /// The complete object, with its bytes if it is small.
     Complete(StagedObject, Vec<u8>),
-    /// It is not small, and nothing was begun for it: it has to be written again.
+    /// A large object without an upload: it has to be written again.
     TooLarge,
 }
 
-/// An object of a set that is all there, and does not appear yet.
+/// A complete object of a set that is not yet visible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StagedObject {
     target: String,
     bytes: u64,
     rows: u64,
-    /// Its upload and the ETags of the parts, in order; none of a small one.
+    /// Its upload and the ETags of the parts, in order; `None` for a small object.
     upload: Option<(String, Vec<String>)>,
 }
 
 impl StagedObject {
-    /// Whether its bytes are not in the bucket.
+    /// Returns true if its bytes are not in the bucket.
     pub fn has_inline_content(&self) -> bool {
         self.upload.is_none()
     }
@@ -104,7 +105,7 @@ impl ObjectSet {
     /// Begins a set below the folder that `spec` names.
     ///
     /// # Errors
-    /// As [`Sink::create`](super::Sink::create).
+    /// Returns the errors of [`Sink::create`](super::Sink::create).
     pub fn create(
         spec: &SinkSpec,
         format: OutputFormat,
@@ -117,26 +118,26 @@ impl ObjectSet {
         }
         resolve_codec(spec.compression.as_ref(), format, None, spec.exec.is_some())?;
         let place = BucketFolder::open_with(&spec.url, &spec.storage_options, tick)?;
-        // Two runs that write other names of one format to a folder are told apart by nothing.
+        // Nothing distinguishes two runs that write other names of one format to a folder.
         let url = format!("{}/*.{format}", spec.url.trim_end_matches('/'));
         let remote = S3Staging::open(Arc::clone(&place.bucket), &url, run, tick)?;
         Ok(ObjectSet { staging: remote, folder: place, state: Mutex::default() })
     }
 
-    /// The key of an object.
+    /// Returns the key of an object.
     ///
     /// # Errors
-    /// [`Error::Usage`] where none can have it.
+    /// [`Error::Usage`] for a name that no object can have.
     pub fn object_key(&self, target: &str) -> Result<String> {
         Ok(self.folder.bucket_and_key(target)?.1)
     }
 
-    /// The URL of a key.
+    /// Returns the URL of a key.
     pub fn object_url(&self, key: &str) -> String {
         self.staging.object_url(key)
     }
 
-    /// Which of some keys something has.
+    /// Returns for each key whether an object exists there.
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
@@ -145,7 +146,7 @@ impl ObjectSet {
         Ok(seen.iter().map(Option::is_some).collect())
     }
 
-    /// Begins an upload for each target; whoever writes it is given its name.
+    /// Begins an upload for each target, and returns the names of the uploads for their writers.
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
@@ -157,7 +158,7 @@ impl ObjectSet {
         Ok(ids)
     }
 
-    /// Takes an object that somebody has written, with its bytes if it is small. It appears with the set.
+    /// Adopts an object that a worker has written, with its bytes if it is small. It appears with the set.
     ///
     /// # Errors
     /// [`Error::Internal`] if this set did not begin it; [`Error::Io`].
@@ -178,10 +179,10 @@ impl ObjectSet {
         Ok(())
     }
 
-    /// Makes the objects that were taken visible at once.
+    /// Makes the adopted objects visible at once.
     ///
     /// # Errors
-    /// As [`Sink::commit`](super::Sink::commit).
+    /// Returns the errors of [`Sink::commit`](super::Sink::commit).
     pub fn commit(self, overwrite: bool, tick: WaitCallback<'_>) -> Result<OutputSummary> {
         let ObjectSet { staging: mut remote, folder: place, state } = self;
         let mut done = state.into_inner().adopted_objects;
@@ -205,17 +206,17 @@ impl ObjectSet {
         Ok(written)
     }
 
-    /// Throws away what was begun, and waits for that longer than dropping does.
+    /// Aborts all uploads, and waits longer for that than dropping does.
     pub fn abandon(self, tick: WaitCallback<'_>) {
         self.staging.abandon(tick);
     }
 }
 
 impl BucketFolder {
-    /// The folder of a URL, `s3://bucket/folder/`.
+    /// Opens the folder of a URL, `s3://bucket/folder/`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is none, and for columns in its name; [`Error::Remote`].
+    /// [`Error::Usage`] for any other URL, and for columns in its name; [`Error::Remote`].
     pub fn open(url: &str, storage: &StorageOptions, cancel: &CancelFlag) -> Result<Self> {
         Self::open_with(url, storage, &mut || cancel.check())
     }
@@ -230,7 +231,7 @@ impl BucketFolder {
         parse_bucket_and_key(&self.url, target)
     }
 
-    /// Who writes objects there, in the format of `spec`.
+    /// Creates a writer of objects in the folder, in the format of `spec`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a compression that the format does not have.
@@ -248,7 +249,7 @@ impl BucketFolder {
             has_header: spec.has_header,
             output_name: spec.url.clone(),
             memory_limit_bytes: memory_limit,
-            // Several objects are written at once.
+            // Several objects are written at the same time.
             threads: 1,
             cancel: cancel.clone(),
         };
@@ -257,9 +258,9 @@ impl BucketFolder {
     }
 }
 
-/// The bucket and the key of an object below a folder.
+/// Returns the bucket and the key of an object below a folder.
 fn parse_bucket_and_key(url: &str, target: &str) -> Result<(String, String)> {
-    // Braces in a name are no columns.
+    // Braces in a name do not mark columns.
     let target = target.replace('{', "{{").replace('}', "}}");
     let template = PathTemplate::parse(&format!("{}/{target}", url.trim_end_matches('/')))?;
     match &template.bucket {
@@ -274,8 +275,8 @@ fn parse_bucket_and_key(url: &str, target: &str) -> Result<(String, String)> {
 }
 
 impl ObjectSetWriter {
-    /// Begins the object that will be `target`, below the folder. Without an upload that was begun for it, it has to be
-    /// small.
+    /// Begins the object that will be `target`, below the folder. Without an upload that the owner has begun
+    /// for it, it has to be small.
     ///
     /// # Errors
     /// [`Error::Usage`] if the format cannot hold the schema, and for a name that no object can have.
@@ -312,15 +313,15 @@ impl OpenSetObject {
         }
     }
 
-    /// Whether it is not small, and nothing was begun for it: what is added is in vain.
+    /// Returns true for a large object without an upload: adding more rows is useless.
     pub fn is_too_large(&self) -> bool {
         self.output.0.lock().is_too_large()
     }
 
-    /// Ends it.
+    /// Finishes the object.
     ///
     /// # Errors
-    /// As [`write`](Self::write), and what the format refuses in the end.
+    /// Returns the errors of [`write`](Self::write), and any refusal by the format at the end.
     pub fn finish(self, tick: WaitCallback<'_>) -> Result<FinishedObject> {
         let OpenSetObject { writer, output: outlet, rows, target } = self;
         drop(writer.finish()?);
@@ -344,17 +345,17 @@ impl OpenSetObject {
     }
 }
 
-/// Where an object's bytes go.
+/// The receiver of an object's bytes, shared with its writer.
 #[derive(Clone)]
 struct ObjectOutput(Arc<Mutex<ObjectBuffer>>);
 
 #[derive(Default)]
 struct ObjectBuffer {
-    /// All of it, while it is small.
+    /// All bytes of the object, while it is small.
     inline_content: Vec<u8>,
     upload: Option<ObjectUpload>,
     is_large: bool,
-    /// Bytes written.
+    /// Number of bytes written.
     bytes: u64,
 }
 

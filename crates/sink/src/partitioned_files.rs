@@ -1,21 +1,21 @@
-//! Many files written at once within a memory budget, one of them open at a time.
+//! Writes many files at once within a memory budget, with one of them open at a time.
 //!
-//! Rows arrive in any order of paths. What waits for its file is held in memory; past the
-//! budget it moves to the staged files:
+//! Rows arrive in any order of paths. Rows that wait for their file are held in memory; past the
+//! budget they move to the staged files:
 //!
 //! - The line formats are encoded at once, and each path has a buffer of bytes. The largest
-//!   buffers are appended to their files until half of the budget is free: on skewed data few
-//!   large writes, on even data one write per path for each quarter of the budget. (The last
-//!   quarter is what the allocator loses between buffers that grow.) Where they are compressed, what
-//!   is appended is a member of its own.
+//!   buffers are appended to their files until half of the budget is free: few large writes on
+//!   skewed data, and on even data one write per path for each quarter of the budget. (The last
+//!   quarter covers the allocator's losses between growing buffers.) If the files are compressed, each
+//!   appended piece is a member of its own.
 //! - Parquet, Arrow, Avro and text cannot be appended to. The batches themselves are held, gathered by
 //!   path, and past the budget every path's rows go to its `N.spool`, one Arrow stream per
-//!   move. In the end files are written one by one from spool and memory. Without pressure
+//!   move. In the end files are written one by one from spool and memory. Without memory pressure
 //!   there is no spool.
 //!
-//! A file is opened, appended to and closed for each move, so however many paths there are, one
-//! of them is open. Handles kept open would save two system calls per move, which is little
-//! beside the move, and would be a limit to run into.
+//! Each move opens, appends to and closes a file, so one file is open, regardless of the number of
+//! paths. Handles kept open would save two system calls per move, which is little
+//! beside the move, and the number of handles is limited.
 
 use std::io::{BufReader, Seek, Write};
 use std::path::PathBuf;
@@ -38,31 +38,31 @@ use super::fs::{self, CountingFile};
 use super::row_router::{PathGroupedRows, RowRouter};
 use super::row_writer::{FileWriteSpec, RowWriter};
 
-/// Rows gathered for one write of a spooled format take about this much memory.
+/// Approximate memory of the rows gathered for one write of a spooled format.
 const WRITE_CHUNK_BYTES: usize = 8 << 20;
 
-/// Rows of a spooled format are gathered by file this many at a time: 4 million rows to 10,000
-/// Parquet files take 7.8 s of CPU instead of the 13.3 s of 8,192 at a time.
+/// Number of rows of a spooled format that are gathered by file at a time: 4 million rows to 10,000
+/// Parquet files take 7.8 s of CPU instead of the 13.3 s with 8,192 rows.
 const GATHER_ROWS: usize = 1 << 17;
-/// And of this many bytes: a column of strings has room for 2 GiB.
+/// Maximum bytes of those rows: a column of strings has room for 2 GiB.
 const GATHER_BYTES: usize = 256 << 20;
 
-/// What a column that waits may keep alive without showing it: batches are gathered so that there
-/// are few.
+/// Memory that a waiting column may keep alive beyond its visible values: batches are gathered, so there
+/// are few of them.
 const WAITING_SLACK_BYTES: usize = 64 << 10;
 
-/// A folder for files before they have their names.
+/// A folder for files before they have their final names.
 pub(super) trait StagingArea {
-    /// The path of a staged file.
+    /// Returns the path of a staged file.
     fn staged_path(&self, name: &str) -> PathBuf;
 }
 
-/// The files of a partitioned output, called by number.
+/// The files of a partitioned output, identified by numbers.
 pub(super) struct PartitionedFiles {
     write_spec: FileWriteSpec,
     schema: SchemaRef,
     buffers: PartitionBuffers,
-    /// How many files there are so far.
+    /// Number of files so far.
     file_count: usize,
 }
 
@@ -74,24 +74,24 @@ enum PartitionBuffers {
 struct LineBuffers {
     format: Box<dyn LineFormat>,
     codec: OutputCodec,
-    /// Encoded bytes that wait, and how many have been written already, per file.
+    /// Per file, the encoded bytes that wait, and the number of bytes written already.
     buffers: Vec<(Vec<u8>, u64)>,
-    /// The buffers' capacity.
+    /// Capacity of all buffers.
     held_bytes: usize,
 }
 
 struct SpooledRows {
-    /// Batches as they came. A gathered batch costs a little per path that it holds, so that
-    /// small ones are put together first.
+    /// Batches as they came. A gathered batch costs a little per path in it, so
+    /// small batches are concatenated first.
     unrouted: Vec<RecordBatch>,
     unrouted_rows: usize,
     unrouted_bytes: usize,
-    /// Batches in groups of rows for one file.
+    /// Batches whose rows are grouped by file.
     batches: Vec<RecordBatch>,
     held_bytes: usize,
-    /// Per file: which rows of which batches, in order.
+    /// Per file, its ranges of rows in the batches, in order.
     slices: Vec<Vec<BatchRange>>,
-    /// Per file: whether it has a spool.
+    /// Per file, true if it has a spool.
     has_spool: Vec<bool>,
 }
 
@@ -127,7 +127,7 @@ impl PartitionedFiles {
         PartitionedFiles { write_spec: writing, schema, buffers: kind, file_count: 0 }
     }
 
-    /// Adds a batch's rows to the files that the router gives them.
+    /// Adds a batch's rows to the files that the router assigns to them.
     pub(super) fn write(
         &mut self,
         batch: &RecordBatch,
@@ -194,7 +194,7 @@ impl PartitionedFiles {
         &self.schema
     }
 
-    /// Writes what waits; the staged files are whole then. Returns their sizes in bytes.
+    /// Writes the waiting rows, which completes the staged files. Returns their sizes in bytes.
     pub(super) fn finish(
         mut self,
         router: &mut RowRouter,
@@ -225,7 +225,7 @@ impl PartitionedFiles {
                     spooled.for_each_chunk(file, &self.schema, |batch| writer.write(&batch))?;
                     sizes.push(writer.finish()?.bytes_written);
                     if spooled.has_spool[file] {
-                        // Space is freed as it goes.
+                        // Frees disk space after each file.
                         let path = staging.staged_path(&format!("{file}.spool"));
                         fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
                     }
@@ -304,7 +304,7 @@ impl LineBuffers {
         fs::write_all(&mut output, bytes).map_err(|e| Error::io("write", url, e))?;
         *written += bytes.len() as u64;
         self.held_bytes -= buffer.capacity();
-        // Gives the memory back: the next to grow may be another one.
+        // Frees the memory: the next buffer to grow may be another one.
         *buffer = Vec::new();
         Ok(())
     }
@@ -329,7 +329,7 @@ impl SpooledRows {
         Ok(())
     }
 
-    /// Hands on a file's rows in order, gathered to batches of some size.
+    /// Calls `each` with a file's rows in order, gathered to batches of about [`WRITE_CHUNK_BYTES`].
     fn for_each_chunk(
         &self,
         file: usize,
@@ -353,7 +353,7 @@ impl SpooledRows {
         Ok(())
     }
 
-    /// Moves all rows to the files' spools.
+    /// Moves all waiting rows to the files' spools.
     fn spool_rows(
         &mut self,
         schema: &SchemaRef,
@@ -387,8 +387,8 @@ impl SpooledRows {
     }
 }
 
-/// One file's rows as one batch, without the other files' text: Arrow's writer writes all that
-/// views could point into.
+/// Concatenates one file's rows into one batch, without the text of other files: Arrow's writer writes
+/// everything that views could point into.
 fn concat_compacted(schema: &SchemaRef, waiting: &mut Vec<RecordBatch>) -> Result<RecordBatch> {
     batch_compaction::compact_batch(&concat_and_clear(schema, waiting)?).map_err(copy_error)
 }
@@ -430,12 +430,12 @@ fn corrupt_spool_error(path: &std::path::Path, error: &arrow::error::ArrowError)
     }
 }
 
-/// The memory that a batch keeps alive.
+/// Returns the memory that a batch keeps alive.
 fn batch_memory_bytes(batch: &RecordBatch) -> usize {
     batch.get_array_memory_size()
 }
 
-/// The batch without memory that it keeps alive but does not show, beyond some: it waits in memory
+/// Returns the batch without most of the memory that it keeps alive but does not show: it waits in memory
 /// beside others of its kind.
 fn compact_waiting_batch(batch: &RecordBatch) -> Result<RecordBatch> {
     batch_compaction::compact_batch_with_slack(batch, WAITING_SLACK_BYTES).map_err(copy_error)

@@ -1,29 +1,29 @@
-//! Path templates: `out/{state}/{day}.parquet`, and how a value becomes part of a path.
+//! Path templates, such as `out/{state}/{day}.parquet`, and the encoding of values in paths.
 //!
 //! A column's name in braces stands for its value; `{{` and `}}` are braces of the name
 //! itself. The **root** is the folder before the first component that holds a column; the
-//! rest, the **pattern**, names each file relative to it. Without columns the pattern is one
-//! file's name.
+//! rest, the **pattern**, names each file relative to it. Without columns the pattern is the name of one
+//! file.
 //!
-//! **Value text** is what CSV has, with these exceptions so that distinct values have distinct
-//! names and a name is only a name:
+//! **Value text** is the same as in CSV, with these exceptions, which keep the names of distinct values
+//! distinct and prevent a value from being more than a name:
 //!
 //! | value | in the path |
 //! | --- | --- |
 //! | null | `__HIVE_DEFAULT_PARTITION__`, as Hive has it |
 //! | the string `__HIVE_DEFAULT_PARTITION__` | its first `_` as `%5F` |
 //! | the empty string | `%empty` (an escape has two hexadecimal digits, so nothing decodes to it) |
-//! | `/`, `%`, control characters; a `.` that would begin a name; `=` in a folder's name, which would make a key of what stands before it | percent-encoded as UTF-8 |
-//! | what would make a name that folders leave out when they are read, `_SUCCESS` and the like | its first character percent-encoded |
+//! | `/`, `%`, control characters; a `.` that would begin a name; `=` in a folder's name, which would turn the text before it into a key | percent-encoded as UTF-8 |
+//! | a value that would make a name that readers of folders skip, `_SUCCESS` and the like | its first character percent-encoded |
 //! | a name longer than 255 bytes | each value that takes more than its share is cut and ends in `%~` and 32 hexadecimal digits of the whole value's hash |
 //!
 //! **Ambiguity.** Two different sets of values can still give one name: `{a}-{b}` with
 //! (`x-y`, `z`) and (`x`, `y-z`), or `Texas` and `texas` on a file system that folds case.
-//! [`assign`] finds these among the names of a run (nothing else is renamed for their sake) and
-//! writes their values with everything percent-encoded but lower-case letters and digits,
-//! and of these not the ones that stand between the component's columns. What percent-decoding
-//! reads back is the value all the same. On such file systems, which also take the composed
-//! and the decomposed form of `é` for one, everything beyond ASCII is percent-encoded always.
+//! [`assign_paths`] finds these among the names of a run and leaves all other names alone. It
+//! writes their values with everything percent-encoded except lower-case letters and digits,
+//! and encodes even those that stand between the component's columns. Percent-decoding
+//! still returns the value. Such file systems also treat the composed
+//! and the decomposed form of `é` as one; there everything beyond ASCII is always percent-encoded.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -37,15 +37,15 @@ use tidemill_source::is_ignored_name;
 
 use crate::error::{Error, Result};
 
-/// What null is called in a path.
+/// Text of a null in a path.
 pub(super) const NULL_PATH_TEXT: &str = "__HIVE_DEFAULT_PARTITION__";
-/// What the empty string is called in a path.
+/// Text of the empty string in a path.
 const EMPTY_PATH_TEXT: &str = "%empty";
-/// What a staging folder's name begins with.
+/// Prefix of a staging folder's name.
 pub(super) const STAGING_PREFIX: &str = ".tidemill-";
 /// The longest name of a file or folder that common file systems take.
 const NAME_BYTES_MAX: usize = 255;
-/// `%~` and 32 digits.
+/// Length of the suffix of a shortened value: `%~` and 32 digits.
 const CUT_SUFFIX_BYTES: usize = 34;
 
 /// A parsed output URL.
@@ -53,9 +53,9 @@ const CUT_SUFFIX_BYTES: usize = 34;
 pub(super) struct PathTemplate {
     /// The URL as the user wrote it.
     pub(super) url: String,
-    /// The bucket, if the path is a key in one.
+    /// The bucket, if the path is a key in a bucket.
     pub(super) bucket: Option<String>,
-    /// The folder that holds everything the template can name; `.` if there is none before it.
+    /// The folder that holds everything the template can name; `.` if the path has no folder before it.
     pub(super) root: PathBuf,
     /// The names below the root: folders, then the file.
     components: Vec<PathComponent>,
@@ -68,12 +68,12 @@ type PathComponent = Vec<PathSegment>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PathSegment {
     Literal(String),
-    /// Index into [`Template::columns`].
+    /// Index into [`PathTemplate::columns`].
     Column(usize),
 }
 
-/// Refuses a path with a part that only staging folders may have: whoever cleans up after a run that
-/// died would take what is in it for that run's.
+/// Returns an error for a path with a component that is reserved for staging folders: recovery of a dead run
+/// would treat the files in it as that run's.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -87,7 +87,7 @@ pub(super) fn refuse_staging_name(path: &str) -> Result<()> {
     }
 }
 
-/// Whether a name may be a component's, with any text for its columns.
+/// Returns true if `name` matches a component, with any text for its columns.
 fn component_matches(component: &PathComponent, name: &str) -> bool {
     match component.split_first() {
         None => name.is_empty(),
@@ -104,7 +104,7 @@ fn segments_match(rest: &[PathSegment], name: &str) -> bool {
     component_matches(&rest.to_vec(), name)
 }
 
-/// One path's values, in the order of [`Template::columns`]; `None` is null.
+/// The values of one path, in the order of [`PathTemplate::columns`]; `None` is null.
 pub(super) type PathKey = Vec<Option<Box<str>>>;
 
 impl PathTemplate {
@@ -112,7 +112,7 @@ impl PathTemplate {
     ///
     /// # Errors
     /// [`Error::Usage`] for unbalanced braces, columns without text between them, and names
-    /// that could not be told from others or would leave the root.
+    /// that are ambiguous or would leave the root.
     pub(super) fn parse(url: &str) -> Result<Self> {
         refuse_mistyped_url(url)?;
         let (bucket, path) = match Location::parse(url) {
@@ -178,7 +178,7 @@ impl PathTemplate {
         Ok(template)
     }
 
-    /// Cuts the parts at slashes, and the root off.
+    /// Splits the parts at slashes, and separates the root from the components.
     fn split_at_root(url: &str, parts: &[PathSegment]) -> Result<Self> {
         let mut all: Vec<PathComponent> = vec![Vec::new()];
         let mut absolute = false;
@@ -236,7 +236,7 @@ impl PathTemplate {
         Ok(PathTemplate { url, bucket: None, root, components, columns: Vec::new() })
     }
 
-    /// Whether a path below the root is one that some values would have.
+    /// Returns true if some values would have the path below the root.
     pub(super) fn can_name_path(&self, below: &Path) -> bool {
         let names: Vec<_> = below.iter().map(|name| name.to_string_lossy()).collect();
         names.len() == self.components.len()
@@ -306,12 +306,12 @@ impl PathTemplate {
         Ok(())
     }
 
-    /// Whether the template names one file per value.
+    /// Returns true if the template names one file per value.
     pub(super) fn is_partitioned(&self) -> bool {
         !self.columns.is_empty()
     }
 
-    /// The part below the root as the user wrote it, normalised: what two runs compare.
+    /// Returns the part below the root as the user wrote it, normalized for the comparison of two runs.
     pub(super) fn pattern(&self) -> String {
         let mut out = String::new();
         for (i, component) in self.components.iter().enumerate() {
@@ -322,7 +322,7 @@ impl PathTemplate {
                 match part {
                     PathSegment::Literal(text) => out.push_str(&escape_braces(text)),
                     PathSegment::Column(index) => {
-                        // A `String` takes every write.
+                        // Writing to a `String` cannot fail.
                         let _ = write!(out, "{{{}}}", self.columns[*index]);
                     }
                 }
@@ -331,7 +331,7 @@ impl PathTemplate {
         out
     }
 
-    /// The one file that a template without columns names.
+    /// Returns the one file that a template without columns names.
     pub(super) fn file_path(&self) -> PathBuf {
         let name = match self.components.first().map(Vec::as_slice) {
             Some([PathSegment::Literal(name)]) => name,
@@ -340,7 +340,7 @@ impl PathTemplate {
         join_below(&self.root, name)
     }
 
-    /// The end of the last component, which the format is told from.
+    /// Returns the end of the last component, from which the format is inferred.
     pub(super) fn suffix(&self) -> &str {
         match self.components.last().and_then(|component| component.last()) {
             Some(PathSegment::Literal(text)) => text,
@@ -348,10 +348,10 @@ impl PathTemplate {
         }
     }
 
-    /// The columns' positions in a schema.
+    /// Returns the columns' positions in a schema.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an unknown column, with the nearest, and for nested ones.
+    /// [`Error::Usage`] for an unknown column, with the nearest name, and for nested columns.
     pub(super) fn resolve_columns(&self, schema: &Schema) -> Result<Vec<usize>> {
         let mut positions = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
@@ -376,14 +376,14 @@ impl PathTemplate {
         Ok(positions)
     }
 
-    /// One component's text.
+    /// Renders one component for the values of a key.
     fn render_component(
         &self,
         component: &PathComponent,
         key: &PathKey,
         rule: EncodingRule,
     ) -> String {
-        // What hard encoding must not leave as it is: the letter that ends a value.
+        // Strict encoding also encodes the letter that ends a value.
         let mut separators = Vec::new();
         if rule.is_strict {
             for pair in component.windows(2) {
@@ -411,7 +411,7 @@ impl PathTemplate {
         }
         let name = texts.concat();
         if is_ignored_name(&name) && !name.starts_with('.') {
-            // What is written is read again. Such a name is all ASCII.
+            // Readers must not skip the files written here. Such a name is all ASCII.
             let mut parts = component.iter().zip(&mut texts);
             let column = parts.find(|(part, _)| matches!(part, PathSegment::Column(_)));
             if let Some((_, text)) = column
@@ -445,7 +445,7 @@ impl PathTemplate {
                 while !text.is_char_boundary(end) {
                     end -= 1;
                 }
-                // Not within an escape.
+                // Do not cut within an escape.
                 if let Some(percent) = text[..end].rfind('%')
                     && end - percent < 3
                 {
@@ -459,21 +459,21 @@ impl PathTemplate {
     }
 }
 
-/// How values are written.
+/// The rule by which values are encoded in a name.
 #[derive(Debug, Clone, Copy, Default)]
 struct EncodingRule {
-    /// Everything beyond ASCII is percent-encoded.
+    /// True if everything beyond ASCII is percent-encoded.
     is_ascii_only: bool,
-    /// Only lower-case letters and digits stay.
+    /// True if only lower-case letters and digits stay as they are.
     is_strict: bool,
-    /// The name is a folder's, where `key=value` is a column.
+    /// True if the name is a folder's, where `key=value` is a column.
     is_folder: bool,
 }
 
-/// The relative paths of a run's keys, all different, also to a file system that `folds` names.
+/// Returns the relative paths of a run's keys, all distinct, even on a file system that `folds` names.
 ///
 /// # Errors
-/// [`Error::Usage`] if two keys cannot be told apart, which takes two long values with the
+/// [`Error::Usage`] if two keys cannot get distinct paths, which requires two long values with the
 /// same 128-bit hash.
 pub(super) fn assign_paths(
     template: &PathTemplate,
@@ -546,7 +546,7 @@ pub(super) fn assign_paths(
     Ok(paths)
 }
 
-/// A name as a template that stands for nothing but it.
+/// Escapes a name as a template that stands for exactly this name.
 pub(super) fn escape_braces(name: &str) -> String {
     name.replace('{', "{{").replace('}', "}}")
 }
@@ -571,7 +571,7 @@ fn encode_value(value: Option<&str>, begins: bool, keep: impl Fn(char) -> bool) 
     out
 }
 
-/// Fowler, Noll and Vo's hash, 128 bits wide: it names long values, it defends nothing.
+/// Computes Fowler, Noll and Vo's hash with 128 bits: it names long values, and defends against nothing.
 pub(super) fn fnv_1a_128(bytes: &[u8]) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, byte| {
@@ -587,12 +587,11 @@ fn is_nested_type(data_type: &DataType) -> bool {
     }
 }
 
-/// The local path that a URL names.
-/// The key of an output in a bucket.
+/// Returns the key of an output in a bucket.
 fn parse_object_key(url: &str, key: String) -> Result<String> {
     let plain = |part: &str| !matches!(part, "" | "." | "..");
     if key.is_empty() || key.ends_with('/') || key.split('/').all(plain) {
-        // A folder is refused as on disk.
+        // Later code refuses a folder as it does on disk.
         return Ok(if key.is_empty() { "/".into() } else { key });
     }
     Err(Error::usage_with_hint(
@@ -601,6 +600,7 @@ fn parse_object_key(url: &str, key: String) -> Result<String> {
     ))
 }
 
+/// Returns the local path that a URL names.
 fn parse_local_path(url: &str) -> Result<String> {
     if url.is_empty() {
         return Err(Error::usage("the output has no name"));
@@ -633,12 +633,12 @@ fn parse_local_path(url: &str) -> Result<String> {
     }
     Ok(url.to_owned())
 }
-/// A path in the destination, as a user would write it: `day.csv`, not `./day.csv`.
+/// Returns a path in the destination as a user would write it: `day.csv`, not `./day.csv`.
 pub(super) fn join_below(root: &Path, target: &str) -> PathBuf {
     if root == Path::new(".") { PathBuf::from(target) } else { root.join(target) }
 }
 
-/// Whether a path can name a column of this type as far as the router goes.
+/// Returns true if the router can group rows by columns of this type.
 fn is_routable_type(data_type: &DataType) -> bool {
     RowConverter::supports_fields(&[SortField::new(data_type.clone())])
 }

@@ -1,12 +1,12 @@
-//! Which file does a row go to? Rows grouped by the columns that a path names.
+//! Groups rows by the columns that a path names, so that each group goes to one file.
 //!
-//! A batch's path columns are turned into Arrow's row format (one byte string per row), and
-//! a hash table takes a row's bytes to its path; a row equal to the one before it needs
-//! neither. Rows are then put into groups by counting, so that order within a path is the
-//! order of arrival, and each batch is gathered once: a batch that goes to one path, or is
-//! in order of paths already, is not copied at all.
+//! The router converts a batch's path columns to Arrow's row format (one byte string per row), and
+//! a hash table maps a row's bytes to its path; a row equal to the one before it needs
+//! neither. A counting sort then groups the rows, so that order within a path is the
+//! order of arrival. Each batch is gathered once; a batch that goes to one path, or is
+//! already in the order of paths, is not copied at all.
 //!
-//! Paths are told apart by their values' text, not by their row bytes: the several NaNs that a
+//! Paths are compared by their values' text, not by their row bytes: the several NaNs that a
 //! float can hold are one value.
 
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub(super) struct RowRouter {
     columns: Vec<String>,
     url: String,
     converter: RowConverter,
-    /// A cache: bytes in Arrow's row format to a path.
+    /// A cache from bytes in Arrow's row format to a path.
     path_by_row_bytes: HashMap<Box<[u8]>, u32>,
     path_by_key: HashMap<PathKey, u32>,
     keys: Vec<PathKey>,
@@ -36,9 +36,9 @@ pub(super) struct RowRouter {
     counts: Vec<u32>,
 }
 
-/// A batch's rows in groups.
+/// A batch whose rows are grouped by path.
 pub(super) struct PathGroupedRows {
-    /// The batch with each group's rows together.
+    /// The batch, in which the rows of each group are adjacent.
     pub(super) batch: RecordBatch,
     /// Each group's path and rows.
     pub(super) groups: Vec<(usize, Range<usize>)>,
@@ -68,7 +68,7 @@ impl RowRouter {
         })
     }
 
-    /// The paths' values so far; a path is called by its position here.
+    /// Returns the values of all paths so far; a path's number is its position here.
     pub(super) fn path_keys(&self) -> &[PathKey] {
         &self.keys
     }
@@ -99,7 +99,7 @@ impl RowRouter {
         for &path in &order {
             let count = self.counts[path as usize];
             groups.push((path as usize, start..start + count as usize));
-            // From here on: where the path's next row goes.
+            // From here on, the position of the path's next row.
             self.counts[path as usize] = start as u32;
             start += count as usize;
         }
@@ -122,11 +122,11 @@ impl RowRouter {
         Ok(PathGroupedRows { batch, groups })
     }
 
-    /// A batch's rows by where their paths are dealt, in their order; places that have none are left out.
-    /// `dealt` has the place of each path that was met before.
+    /// Partitions a batch's rows by the partition of their path, in their order; leaves out empty partitions.
+    /// `dealt` holds the partition of each path seen before, and `place_of` assigns one to a new path.
     ///
     /// # Errors
-    /// As [`route`](Self::route).
+    /// Returns the errors of [`group_by_path`](Self::group_by_path).
     pub(super) fn partition_rows(
         &mut self,
         batch: &RecordBatch,
@@ -154,15 +154,15 @@ impl RowRouter {
         Ok(apart)
     }
 
-    /// Refuses more paths than are allowed.
+    /// Returns an error if `count` exceeds the maximum number of paths.
     ///
     /// # Errors
-    /// As [`route`](Self::route).
+    /// Returns the errors of [`group_by_path`](Self::group_by_path).
     pub(super) fn check_path_count(&self, count: usize) -> Result<()> {
         if count > self.max_files { Err(self.too_many_paths_error()) } else { Ok(()) }
     }
 
-    /// Each row's path.
+    /// Returns the path of each row.
     fn row_paths(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
         if u32::try_from(batch.num_rows()).is_err() {
             return Err(Error::Internal("a batch of more than 4 billion rows".into()));
@@ -170,7 +170,7 @@ impl RowRouter {
         let columns: Vec<ArrayRef> =
             self.positions.iter().map(|i| Arc::clone(batch.column(*i))).collect();
         let rows = self.converter.convert_columns(&columns).map_err(grouping_error)?;
-        // Text is needed for new paths only.
+        // Only new paths need text.
         let mut texts: Option<Vec<TextColumn>> = None;
         let mut paths = Vec::with_capacity(batch.num_rows());
         let mut last: Option<(&[u8], u32)> = None;

@@ -16,24 +16,24 @@ use super::error::{Error, Result};
 use super::formats::line_format::LineFormat;
 use super::formats::{BatchEncoder, EncodeError, FileEncoding};
 
-/// How the files of an output are written.
+/// The format, encoding and filter program with which an output's files are written.
 #[derive(Clone)]
 pub(super) struct FileWriteSpec {
     pub(super) format: OutputFormat,
     pub(super) encoding: FileEncoding,
-    /// What the encoded bytes go through.
+    /// The program that the encoded bytes pass through.
     pub(super) program: Option<FilterProgram>,
 }
 
 impl FileWriteSpec {
-    /// The line format, where bytes can be appended to a file.
+    /// Returns the line format, if bytes can be appended to a file.
     pub(super) fn line_format(&self) -> Option<Box<dyn LineFormat>> {
-        // A program is given a whole file.
+        // A program needs a whole file.
         if self.program.is_some() { None } else { self.format.line_format(&self.encoding) }
     }
 }
 
-/// Where encoded and compressed bytes go.
+/// The receiver of encoded and compressed bytes: the output itself, or a program in front of it.
 enum ProgramFilterWriter<W: Write> {
     Direct(W),
     ThroughProgram(Box<ProgramWriter<W>>),
@@ -76,20 +76,20 @@ impl<W: Write> Write for ProgramFilterWriter<W> {
     }
 }
 
-/// Writes one file, or a stream, in a format. Rows are written as they come; how much of them waits is said at
-/// [`Encoder`].
+/// Writes one file, or a stream, in a format. Rows are written as they come; [`BatchEncoder`] states how many
+/// of them it holds back.
 pub(super) struct RowWriter<W: Write + Send + 'static> {
     encoder: Box<dyn BatchEncoder>,
-    /// Where bytes depend on how rows are cut into batches.
+    /// Cuts rows into equal batches, if the file's bytes depend on batch boundaries.
     batch_cutter: Option<BatchCutter>,
     out: Arc<Mutex<ErrorTrackingWriter<CompressedWriter<ProgramFilterWriter<W>>>>>,
     schema: SchemaRef,
-    /// What errors call the output.
+    /// The name of the output in errors.
     output_name: String,
 }
 
 impl<W: Write + Send + 'static> RowWriter<W> {
-    /// Begins a file: the header is written even if no row follows.
+    /// Begins a file. Writes the header even if no row follows.
     pub(super) fn new(out: W, writing: &FileWriteSpec, schema: SchemaRef) -> Result<Self> {
         let encoding = &writing.encoding;
         let name = encoding.output_name.as_str();
@@ -109,7 +109,7 @@ impl<W: Write + Send + 'static> RowWriter<W> {
     /// Adds rows.
     ///
     /// # Errors
-    /// [`Error::Io`] where the output refuses them, or its reader has gone; a value that the format cannot hold.
+    /// [`Error::Io`] if the output refuses them, or its reader has gone; a value that the format cannot hold.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let batch = conform_to_schema(batch, &self.schema)?;
         let written = match &mut self.batch_cutter {
@@ -119,10 +119,10 @@ impl<W: Write + Send + 'static> RowWriter<W> {
         written.map_err(|error| output_error(error, &mut self.out.lock(), &self.output_name))
     }
 
-    /// Ends the file: footers are written and everything is flushed to the output.
+    /// Ends the file: writes footers and flushes everything to the output.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Returns the errors of [`write`](Self::write).
     pub(super) fn finish(self) -> Result<W> {
         let RowWriter { mut encoder, batch_cutter: cut, out, output_name: name, .. } = self;
         let rest = cut.map_or(Ok(()), |mut cut| cut.flush_batch(encoder.as_mut()));
@@ -139,20 +139,20 @@ impl<W: Write + Send + 'static> RowWriter<W> {
     }
 }
 
-/// Batches of so many rows each, but the last: however rows come, by batches that memory, splits or a cluster have made, a
-/// file of them has the same bytes.
+/// Collects rows into batches of [`CUT_BATCH_ROWS`] rows, except for the last. The bytes of a file are then
+/// the same, whether memory, splits or a cluster determine the incoming batches.
 struct BatchCutter {
     schema: SchemaRef,
     waiting_batches: Vec<RecordBatch>,
     waiting_rows: usize,
 }
 
-/// The rows of a batch.
+/// Number of rows in each batch.
 const CUT_BATCH_ROWS: usize = 8192;
 
 impl BatchCutter {
-    /// None where bytes do not depend on batches, for what is read as it comes, and where each batch has dictionaries of its
-    /// own.
+    /// Returns `None` if bytes do not depend on batch boundaries, for streams, which are read as they come,
+    /// and for dictionaries, of which each batch has its own.
     fn new_if_needed(writing: &FileWriteSpec, schema: &SchemaRef) -> Option<Self> {
         let is_cut = writing.format.depends_on_batch_boundaries() && !writing.encoding.is_stream;
         let has_dictionary = schema
@@ -195,12 +195,12 @@ impl BatchCutter {
     }
 }
 
-/// What the user is told: what the output said first, if it did.
+/// Returns the error for the user: the first error of the output, if there was one, else the encoder's.
 fn output_error<W>(error: EncodeError, out: &mut ErrorTrackingWriter<W>, name: &str) -> Error {
     out.first_error.take().map_or(error, EncodeError::Output).into_sink_error(name)
 }
 
-/// The batch under the sink's schema: batches of one stream may differ in nullability and
+/// Returns the batch under the sink's schema. Batches of one stream may differ in nullability and
 /// metadata, which the writers of Arrow and Parquet refuse.
 pub(super) fn conform_to_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref() == schema {

@@ -1,50 +1,50 @@
-//! All of a run's objects appear, or none: output to `s3://`.
+//! Atomic commit of objects to `s3://`: all of a run's objects appear, or none.
 //!
-//! S3 has no rename, but an object whose parts are uploaded is not there until one request
-//! completes it. What a run has begun it keeps in the state folder, on this machine, because a
-//! bucket cannot be locked and a run that was killed cannot tell anybody:
+//! S3 has no rename, but an object whose parts are uploaded does not exist until one request
+//! completes it. A run keeps the list of its uploads in the state folder, on this machine: a
+//! bucket cannot be locked, and a killed run cannot tell anybody:
 //!
 //! ```text
 //! $TIDEMILL_HOME/uploads/
 //! └── 20261120T212055-1a2b3c4d/
-//!     ├── lock             flock held while the run lives; says which bucket, as JSON
+//!     ├── lock             flock held while the run lives; contains run and bucket as JSON
 //!     ├── uploads.jsonl    every upload, before it begins and with its name once it has
-//!     ├── 0  1  2 …        files that are written at the end; objects of at most 8 MiB
+//!     ├── 0  1  2 …        files to be sent at the end; objects of at most 8 MiB
 //!     ├── manifest.tmp     the manifest before it is durable
 //!     ├── manifest.json    from the moment it has this name, the output is committed
-//!     ├── published.jsonl  what the server has answered about each object of the manifest
-//!     └── undo.json        the manifest of a commit that is being taken back
+//!     ├── published.jsonl  the server's answer for each object of the manifest
+//!     └── undo.json        the manifest of a commit that is being undone
 //! ```
 //!
-//! A run that writes several outputs at once has a folder for each; all but the first have names of
-//! the same form that are nobody's run.
+//! A run that writes several outputs at once has a folder for each. All but the first have names of
+//! the same form that belong to no run.
 //!
 //! **Commit.**
 //! 1. every part of every large object is uploaded; small objects are whole in the folder;
 //! 2. no target exists (unless `overwrite`): one `HEAD` each;
 //! 3. the manifest is made durable: **the commit**;
-//! 4. uploads are completed and small objects put, [`AT_ONCE`] at a time, each only if nothing
-//!    has its name by now (unless `overwrite`);
+//! 4. uploads are completed and small objects put, [`CONCURRENT_REQUESTS_MAX`] at a time, each only if its
+//!    name is still free (unless `overwrite`);
 //! 5. the folder is removed.
 //!
-//! A run that dies before 3 has made nothing visible; one that dies after it is finished. Both
-//! are done by the next run on this machine that writes to the same bucket. Step 4 repeats
-//! safely: an upload that is gone has been completed if an object of its size and its parts' tag
-//! is there; a small object carries its run's name. If somebody has taken a name in
-//! between, the commit is taken back, unless it has replaced an object already.
+//! A run that dies before 3 has made nothing visible; its uploads are aborted. One that dies after 3 is
+//! finished. The next run on this machine that writes to the same bucket does both. Step 4 can be repeated
+//! safely: a missing upload has been completed if an object of its size and its parts' tag
+//! exists; a small object carries its run's name. If somebody else has taken a name in
+//! between, the commit is undone, unless it has already replaced an object.
 //!
-//! **Taking back** waits until every request that is under way has its answer, since the server
-//! may do what it was asked after we have looked. What is removed is what this run wrote, and
-//! nothing that looks like it: an object whose version is the one that the server answered with,
-//! one that carries the run's name, or, where an answer was lost, one whose tag is that of the
-//! parts. Where nothing tells it from somebody else's, it stays and the user is asked.
+//! **Undo** waits until every request in flight has its answer, since the server
+//! may still execute it after a check. It removes only objects that this run wrote, and
+//! nothing that merely looks like one: an object of the version with which the server answered,
+//! one that carries the run's name, or, if an answer was lost, one whose tag is that of the
+//! parts. If nothing distinguishes an object from somebody else's, it stays and the user is asked.
 //!
-//! **What remains.** A run that is killed between the server's answer to "begin an upload" and
-//! the line that notes it, a few milliseconds, leaves an upload without parts that nobody knows;
+//! **Leftovers.** A run that is killed between the server's answer to "begin an upload" and
+//! the log line for it, a few milliseconds, leaves an unknown upload without parts;
 //! so does a machine that never runs again. Only a lifecycle rule of the bucket
 //! (`AbortIncompleteMultipartUpload`) removes these; `docs/remote.md` has one.
 //!
-//! `docs/formats/staging.md` has the files' contents.
+//! `docs/formats/staging.md` describes the contents of the files.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, TryLockError};
@@ -78,24 +78,24 @@ const MANIFEST_FILE: &str = "manifest.json";
 const MANIFEST_TEMP_FILE: &str = "manifest.tmp";
 const UNDO_FILE: &str = "undo.json";
 const PUBLISHED_FILE: &str = "published.jsonl";
-/// So many objects are looked at or made visible at once.
+/// Maximum number of concurrent requests that look at objects or make them visible.
 const CONCURRENT_REQUESTS_MAX: usize = 16;
-/// How long throwing away those that nobody needs may take after a commit.
+/// Time limit for aborting unneeded uploads after a commit.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long throwing uploads away may take when a run ends before its time.
+/// Time limit for aborting uploads when a run ends early.
 const ABORT_TIMEOUT: Duration = Duration::from_millis(700);
-/// How long another run's look at the folder is waited for.
+/// Time limit for waiting while another run holds the folder's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a lock says.
+/// The content of a lock file.
 #[derive(Debug, Serialize, Deserialize)]
 struct S3LockRecord {
     version: u64,
     run: String,
-    /// What the run writes: a URL with columns in braces.
+    /// The run's output: a URL with columns in braces.
     url: String,
     bucket: String,
-    /// Where the bucket is, if not at AWS.
+    /// The bucket's endpoint, if it is not at AWS.
     endpoint: Option<String>,
 }
 
@@ -103,7 +103,7 @@ struct S3LockRecord {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct UploadRecord {
     key: String,
-    /// None before the upload has begun.
+    /// `None` before the upload has begun.
     id: Option<String>,
 }
 
@@ -121,9 +121,9 @@ struct S3CommitManifest {
 pub(super) struct ObjectEntry {
     pub(super) key: String,
     pub(super) bytes: u64,
-    /// Whether something has the name already.
+    /// True if an object of this name exists already.
     pub(super) replaces: bool,
-    /// The version of that.
+    /// The version of that object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replaced: Option<String>,
     #[serde(flatten)]
@@ -139,24 +139,24 @@ enum PublishMethod {
     Upload { id: String, parts: Vec<String> },
 }
 
-/// A line of `published.jsonl`: what came of an object.
+/// A line of `published.jsonl`: the result of publishing an object.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct PublishRecord {
     key: String,
-    /// Whether the object that is there is of this run's making; else the same was there before.
+    /// True if this run wrote the object; false if an equal one existed before.
     ours: bool,
-    /// Its version, where the server tells.
+    /// The object's version, if the server reports it.
     e_tag: Option<String>,
 }
 
-/// `uploads.jsonl` as it grows.
+/// The growing log `uploads.jsonl`.
 pub(super) struct UploadLog {
     path: PathBuf,
     file_and_records: Mutex<(File, Vec<UploadRecord>)>,
 }
 
 impl UploadLog {
-    /// Notes some at once.
+    /// Appends records and makes them durable at once.
     fn append_records(&self, lines: Vec<UploadRecord>) -> tidemill_remote::Result<()> {
         let noted = || {
             let mut text = Vec::new();
@@ -185,7 +185,7 @@ impl UploadJournal for UploadLog {
     }
 }
 
-/// Begins uploads, and notes them where the run's own are.
+/// Begins uploads for other writers, and logs them with the run's own.
 #[derive(Clone)]
 pub(super) struct UploadStarter {
     bucket: Arc<Bucket>,
@@ -193,7 +193,7 @@ pub(super) struct UploadStarter {
 }
 
 impl UploadStarter {
-    /// Begins uploads that somebody else sends the parts of, in the order of their keys.
+    /// Begins uploads whose parts other processes send. Returns their names in the order of `keys`.
     pub(super) fn begin_uploads(
         &self,
         keys: &[String],
@@ -211,7 +211,7 @@ impl UploadStarter {
                     async move { (at, key, begun.await) }
                 };
                 let answers = stream::iter(keys.into_iter().enumerate().map(begin));
-                // Noted as they come, several at once where they do, and whatever becomes of the others.
+                // Logged as answers come, several at once if possible, and regardless of the other answers.
                 let mut answers = answers
                     .buffer_unordered(CONCURRENT_REQUESTS_MAX)
                     .ready_chunks(CONCURRENT_REQUESTS_MAX);
@@ -235,7 +235,7 @@ impl UploadStarter {
                     None => Ok(ids.into_iter().map(|(_, id)| id).collect::<Vec<_>>()),
                 }
             })?;
-            // Who is interrupted waits a little still: what begins now would be known to nobody.
+            // An interrupted run waits a little longer: nobody would know of an upload that begins now.
             let mut interrupted: Option<Instant> = None;
             let ids = coming.wait_with_tick(&mut || match interrupted {
                 Some(since) if since.elapsed() > ABORT_TIMEOUT => Err(Interrupted),
@@ -252,7 +252,7 @@ impl UploadStarter {
     }
 }
 
-/// Sends a file in parts, and removes it; the upload's name, and the ETags of the parts.
+/// Sends a file in parts, and removes it. Returns the upload's name and the ETags of the parts.
 pub(super) fn send_file_in_parts(
     mut upload: ObjectUpload,
     path: &Path,
@@ -270,7 +270,7 @@ pub(super) fn send_file_in_parts(
         upload.send_full_parts(false, tick)?;
     }
     let finished = upload.finish(tick)?;
-    // Space is freed as it goes.
+    // Frees disk space after each file.
     fs::remove_file(path).map_err(|e| Error::io("remove", path, e))?;
     match finished {
         FinishedUpload::Parts { id, parts } => Ok((id, parts)),
@@ -278,18 +278,18 @@ pub(super) fn send_file_in_parts(
     }
 }
 
-/// A run's folder for output to a bucket. Dropping it without a commit throws its uploads away.
+/// A run's staging folder for output to a bucket. Dropping it without a commit aborts its uploads.
 pub(super) struct S3Staging {
     bucket: Arc<Bucket>,
     folder: PathBuf,
     run: String,
     url: String,
     upload_log: Arc<UploadLog>,
-    /// What dead runs had left for this bucket.
+    /// The recovery of dead runs that wrote to this bucket.
     pub(super) recovery_report: RecoveryReport,
-    /// Why a later run could not go on from this one, if it could not.
+    /// The reason why a later run could not recover this one, if there is one.
     pub(super) warning: Option<String>,
-    /// In place of a state folder.
+    /// A temporary folder that replaces a missing state folder.
     _temporary: Option<tempfile::TempDir>,
     _lock: HeldLock,
     commit_state: CommitState,
@@ -302,11 +302,11 @@ impl StagingArea for S3Staging {
 }
 
 impl S3Staging {
-    /// Makes a folder for a run that writes `url`, and finishes or throws away what dead runs
-    /// left in the same bucket.
+    /// Creates a folder for a run that writes `url`. Finishes the commits of dead runs to the same bucket, or
+    /// aborts their uploads.
     ///
     /// # Errors
-    /// [`Error::Busy`] if a live run writes the same URL; [`Error::Io`]; [`Error::Remote`].
+    /// [`Error::OutputBusy`] if a live run writes the same URL; [`Error::Io`]; [`Error::Remote`].
     pub(super) fn open(
         bucket: Arc<Bucket>,
         url: &str,
@@ -353,23 +353,23 @@ impl S3Staging {
         Ok(remote)
     }
 
-    /// The URL of a key.
+    /// Returns the URL of a key.
     pub(super) fn object_url(&self, key: &str) -> String {
         self.bucket.url(key)
     }
 
-    /// Begins an object.
+    /// Creates the upload of an object.
     pub(super) fn new_upload(&self, key: &str) -> ObjectUpload {
         let journal = Arc::clone(&self.upload_log) as Arc<dyn UploadJournal>;
         ObjectUpload::new(Arc::clone(&self.bucket), journal, key.to_owned())
     }
 
-    /// Who begins uploads that somebody else sends the parts of.
+    /// Returns a handle that begins uploads whose parts other processes send.
     pub(super) fn upload_starter(&self) -> UploadStarter {
         UploadStarter { bucket: Arc::clone(&self.bucket), upload_log: Arc::clone(&self.upload_log) }
     }
 
-    /// Begins uploads that somebody else sends the parts of, in the order of their keys.
+    /// Begins uploads whose parts other processes send. Returns their names in the order of `keys`.
     pub(super) fn begin_uploads(
         &self,
         keys: &[String],
@@ -378,7 +378,8 @@ impl S3Staging {
         self.upload_starter().begin_uploads(keys, tick)
     }
 
-    /// An object whose bytes have all been written to its upload; a small one waits in the folder under `name`.
+    /// Returns the entry of an object whose bytes are all in its upload. Writes a small object to the folder
+    /// as `name`.
     pub(super) fn entry_for_upload(
         &self,
         key: &str,
@@ -399,7 +400,7 @@ impl S3Staging {
         Ok(ObjectEntry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
     }
 
-    /// An object whose bytes are in a staged file; a large one's are sent now.
+    /// Returns the entry of an object whose bytes are in a staged file. Sends a large file now.
     pub(super) fn entry_for_staged_file(
         &self,
         key: &str,
@@ -418,7 +419,7 @@ impl S3Staging {
         Ok(ObjectEntry { key: key.to_owned(), bytes, replaces: false, replaced: None, how })
     }
 
-    /// What has each of some names.
+    /// Returns size and version of the object at each key, `None` where there is none.
     pub(super) fn stat_objects(
         &self,
         keys: Vec<String>,
@@ -438,10 +439,10 @@ impl S3Staging {
         Ok(seen.wait_with_tick(tick)?)
     }
 
-    /// Refuses a name that something has.
+    /// Returns an error if an object exists at the key.
     ///
     /// # Errors
-    /// [`Error::Exists`].
+    /// [`Error::OutputExists`].
     pub(super) fn check_object_absent(&self, key: &str, tick: WaitCallback<'_>) -> Result<()> {
         let seen = NetworkTask::start(Arc::clone(&self.bucket).stat_object(key.to_owned()))?
             .wait_with_tick(tick)?;
@@ -454,8 +455,8 @@ impl S3Staging {
     /// Makes all objects visible, or none.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Remote`]; [`Error::Unfinished`] where it can neither go on
-    /// nor back now.
+    /// [`Error::OutputExists`], [`Error::Remote`]; [`Error::UnfinishedCommit`] if the commit can neither be
+    /// finished nor undone now.
     pub(super) fn commit(
         mut self,
         mut objects: Vec<ObjectEntry>,
@@ -509,7 +510,7 @@ impl S3Staging {
         }
     }
 
-    /// Removes the folder of what was committed, or taken back.
+    /// Aborts the unneeded uploads of a finished or undone commit, and removes its folder.
     fn clean_up(&self, manifest: &S3CommitManifest, tick: WaitCallback<'_>) {
         let lines = std::mem::take(&mut self.upload_log.file_and_records.lock().1);
         let begun = Instant::now();
@@ -523,7 +524,7 @@ impl S3Staging {
         remove_settled_folder(&self.bucket, &self.folder, &lines, manifest, &mut patience);
     }
 
-    /// Throws away what was begun: nothing of it is to be.
+    /// Aborts all uploads and removes the folder, without a commit.
     pub(super) fn abandon(mut self, tick: WaitCallback<'_>) {
         let (run, url) = (self.run.clone(), self.url.clone());
         let none = S3CommitManifest {
@@ -537,7 +538,7 @@ impl S3Staging {
         self.clean_up(&none, tick);
     }
 
-    /// Looks at which names are taken.
+    /// Checks for existing objects at the targets, and records them in the entries.
     fn check_targets(
         &self,
         objects: &mut [ObjectEntry],
@@ -559,7 +560,7 @@ impl S3Staging {
         }
     }
 
-    /// Finishes what a dead run had committed, or throws away what it had begun.
+    /// Finishes the commit of a dead run, or aborts its uploads.
     fn recover_dead_run(&mut self, dead: &DeadRun, tick: WaitCallback<'_>) -> Result<()> {
         let run = dead.lock_record.run.clone();
         let lines = read_upload_log(&dead.folder.join(UPLOADS_FILE));
@@ -595,9 +596,9 @@ impl S3Staging {
                 Ok(())
             }
             Err(Error::Interrupted) => Err(Error::Interrupted),
-            // What this run is about to write must not be in between.
+            // This run's objects must not mix with those of an unfinished commit to the same URL.
             Err(error) if dead.lock_record.url == self.url => Err(error),
-            // Another's output: whoever writes there next tries again.
+            // A commit of another output: the next run that writes there tries again.
             Err(_) => {
                 self.recovery_report.skipped_folders.push(dead.folder.display().to_string());
                 Ok(())
@@ -621,14 +622,14 @@ impl Drop for S3Staging {
             || abort_uploads(&self.bucket, &lines)
                 .and_then(|aborts| aborts.wait_with_tick(&mut patience))
                 .is_ok();
-        // What could not be thrown away now is known to a later run.
+        // A later run aborts the uploads that could not be aborted now.
         if is_clean {
             remove_run_folder(&self.folder);
         }
     }
 }
 
-/// Throws uploads away, as far as their names are known.
+/// Aborts uploads whose names are known.
 fn abort_uploads(
     bucket: &Arc<Bucket>,
     lines: &[UploadRecord],
@@ -648,9 +649,9 @@ fn abort_uploads(
     })
 }
 
-/// Removes the folder of what was committed, or taken back, once the uploads are thrown away that were begun and are not
-/// in its manifest: those of workers that are gone, or were not the first. Where that cannot be done now, their names
-/// stay without a manifest, for a later run.
+/// Removes the folder of a finished or undone commit, after aborting the uploads that are not in its
+/// manifest: those of workers that are gone, or were not the first. If they cannot be aborted now, their
+/// names stay without a manifest, for a later run.
 fn remove_settled_folder(
     bucket: &Arc<Bucket>,
     dir: &Path,
@@ -680,8 +681,8 @@ fn remove_settled_folder(
     remove_run_folder(dir);
 }
 
-/// Makes a manifest's objects visible. Repeatable. With the first failure no more are begun, and
-/// those that are under way are waited for: the server may carry out what nobody listens to.
+/// Makes a manifest's objects visible. Can be repeated. After the first failure no more requests begin, and
+/// those in flight are awaited: the server may execute a request to whose answer nobody listens.
 fn publish_all(
     bucket: &Arc<Bucket>,
     dir: &Path,
@@ -732,7 +733,7 @@ async fn publish_object(
         Ok(PublishOutcome::Published(e_tag)) => {
             return append_publish_record(dir, &PublishRecord { key: key(), ours: true, e_tag });
         }
-        // Done, perhaps, and the answer was lost.
+        // The request may have succeeded although its answer was lost.
         other => {
             let gone = matches!(other, Ok(PublishOutcome::PartsGone));
             if is_own_object(&bucket, &object, run, gone).await.unwrap_or(false) {
@@ -740,7 +741,7 @@ async fn publish_object(
                 if let (Ok(PublishOutcome::NameTaken), PublishMethod::Upload { id, .. }) =
                     (&other, &object.how)
                 {
-                    // An upload that is still there was not completed: somebody has written the
+                    // An existing upload was not completed: somebody else has written the
                     // very same object, which stays.
                     ours = !Arc::clone(&bucket).abort_upload(key(), id.clone()).await?;
                 }
@@ -764,7 +765,7 @@ async fn publish_object(
     })
 }
 
-/// That an object is not what it has to be.
+/// Returns an error about an object that is not as expected.
 fn object_error(action: &'static str, url: String, reason: &str, hint: &str) -> Error {
     Error::Remote(tidemill_remote::Error::Remote {
         action,
@@ -776,7 +777,7 @@ fn object_error(action: &'static str, url: String, reason: &str, hint: &str) -> 
     })
 }
 
-/// Keeps what came of an object, for whoever takes the commit back.
+/// Appends the result of publishing an object, for a later undo.
 fn append_publish_record(dir: &Path, outcome: &PublishRecord) -> Result<()> {
     let path = dir.join(PUBLISHED_FILE);
     let mut line = serde_json::to_vec(outcome)
@@ -787,8 +788,8 @@ fn append_publish_record(dir: &Path, outcome: &PublishRecord) -> Result<()> {
         .map_err(|e| Error::io("write", &path, e))
 }
 
-/// Whether what has an object's name is what this commit wrote there, or is the same; `gone`
-/// says that the object's upload is no longer there.
+/// Returns true if the object at the entry's key is the one that this commit wrote, or equal to it. `gone`
+/// says that the entry's upload no longer exists.
 async fn is_own_object(
     bucket: &Arc<Bucket>,
     object: &ObjectEntry,
@@ -802,8 +803,8 @@ async fn is_own_object(
         return Ok(seen.size == object.bytes && seen.run_id.as_deref() == Some(run));
     };
     let Some(tag) = seen.e_tag.as_deref().map(trim_tag_quotes) else { return Ok(false) };
-    // Where a key management service encrypts, the tag tells no more than the number of parts
-    // and that it is another than before.
+    // If a key management service encrypts, the tag shows only the number of parts
+    // and that it differs from the previous one.
     let may_be =
         || tag.ends_with(&format!("-{}", parts.len())) && object.replaced != Some(tag.clone());
     Ok(seen.size == object.bytes
@@ -814,10 +815,10 @@ fn trim_tag_quotes(tag: &str) -> String {
     tag.trim_matches('"').to_owned()
 }
 
-/// Takes a commit back. Repeatable.
+/// Undoes a commit. Can be repeated.
 ///
 /// # Errors
-/// [`Error::Internal`] if an object was replaced already: then there is no way back.
+/// [`Error::Internal`] if an object was replaced already: then it cannot be undone.
 fn undo_commit(
     bucket: &Arc<Bucket>,
     dir: &Path,
@@ -847,7 +848,7 @@ fn undo_commit(
     }
     let mut outcomes: HashMap<String, PublishRecord> = HashMap::new();
     for outcome in read_publish_log(dir) {
-        // What was answered first is what made it.
+        // The first answer belongs to the request that made the object.
         outcomes.entry(outcome.key.clone()).or_insert(outcome);
     }
     let (bucket, manifest) = (Arc::clone(bucket), manifest.clone());
@@ -868,7 +869,7 @@ fn undo_commit(
     .wait_with_tick(tick)
 }
 
-/// Removes an object if this run made it.
+/// Removes an object if this run wrote it.
 async fn remove_own_object(
     bucket: Arc<Bucket>,
     object: ObjectEntry,
@@ -890,7 +891,7 @@ async fn remove_own_object(
         _ => {}
     }
     if let PublishMethod::Upload { id, .. } = &object.how {
-        // An upload that is still there was not completed.
+        // An existing upload was not completed.
         if Arc::clone(&bucket).abort_upload(object.key.clone(), id.clone()).await? {
             return Ok(());
         }
@@ -916,10 +917,10 @@ struct DeadRun {
     _lock: HeldLock,
 }
 
-/// The dead runs that wrote to a bucket.
+/// Finds the dead runs that wrote to a bucket.
 ///
 /// # Errors
-/// [`Error::Busy`] if a live one writes the same URL.
+/// [`Error::OutputBusy`] if a live run writes the same URL.
 fn find_dead_runs(root: &Path, bucket: &Bucket, url: &str) -> Result<Vec<DeadRun>> {
     let mut dead = Vec::new();
     for name in fs::list_names(root).map_err(|e| Error::io("read", root, e))? {
@@ -929,7 +930,7 @@ fn find_dead_runs(root: &Path, bucket: &Bucket, url: &str) -> Result<Vec<DeadRun
         let dir = root.join(&name);
         let path = dir.join(LOCK_FILE);
         let Ok(file) = fs::open(&path) else {
-            // Made under the guard that we hold: a folder without a lock is nobody's.
+            // Folders are created under the lock that we hold: one without a lock file belongs to nobody.
             remove_run_folder(&dir);
             continue;
         };
@@ -1004,7 +1005,7 @@ fn create_lock_file(
     Ok(lock)
 }
 
-/// Makes a folder for an output of a run. The run's name is free but for one that writes several
+/// Creates a folder for an output of a run. The run's name is free unless the run writes several
 /// outputs at once.
 fn create_unique_folder(root: &Path, run: &RunId) -> Result<PathBuf> {
     let mut name = run.clone();
@@ -1018,7 +1019,7 @@ fn create_unique_folder(root: &Path, run: &RunId) -> Result<PathBuf> {
     }
 }
 
-/// Excludes other runs that begin at the same moment.
+/// Locks the folder of all uploads against other runs that begin at the same moment.
 fn lock_uploads_root(root: &Path, tick: WaitCallback<'_>) -> Result<HeldLock> {
     let file = fs::open(root).map_err(|e| Error::io("read", root, e))?;
     let begun = Instant::now();
@@ -1041,13 +1042,13 @@ fn lock_uploads_root(root: &Path, tick: WaitCallback<'_>) -> Result<HeldLock> {
 }
 
 fn read_upload_log(path: &Path) -> Vec<UploadRecord> {
-    // A line that was cut off names nothing yet.
+    // A truncated line names no upload yet.
     let text = fs::read_limited(path, 1 << 30).unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
 fn read_publish_log(dir: &Path) -> Vec<PublishRecord> {
-    // A line that was cut off is as if it had not been written.
+    // A truncated line counts as not written.
     let text = fs::read_limited(&dir.join(PUBLISHED_FILE), 1 << 30).unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
@@ -1080,8 +1081,8 @@ fn read_manifest(path: &Path) -> Result<Option<S3CommitManifest>> {
     Ok(Some(manifest))
 }
 
-/// Removes a run's folder, the manifest first and the lock last; what resists is removed by a
-/// later run.
+/// Removes a run's folder, the manifest first and the lock last. A later run removes the files that
+/// cannot be removed now.
 fn remove_run_folder(dir: &Path) {
     let remove = || {
         fs::remove_file(&dir.join(MANIFEST_FILE))?;
@@ -1097,7 +1098,7 @@ fn remove_run_folder(dir: &Path) {
     let _: std::io::Result<()> = remove();
 }
 
-/// An upload that a writer of rows fills and its owner settles.
+/// An upload shared by the row writer that fills it and the owner that settles it.
 #[derive(Clone)]
 pub(super) struct SharedUpload(pub(super) Arc<Mutex<ObjectUpload>>);
 
@@ -1112,7 +1113,7 @@ impl Write for SharedUpload {
 }
 
 impl SharedUpload {
-    /// The upload, once no writer holds it any more.
+    /// Returns the upload, once no writer holds it any more.
     pub(super) fn into_inner(self) -> Result<ObjectUpload> {
         let alone = Arc::try_unwrap(self.0);
         alone

@@ -1,4 +1,4 @@
-//! What is to be written, and where: as users say it, and what is to be made of it.
+//! The user's description of an output, and its parsed form.
 
 use std::fmt;
 
@@ -13,39 +13,38 @@ use crate::formats::OutputFormat;
 use crate::local_paths;
 use crate::path_template::PathTemplate;
 
-/// How many files a template may name unless told otherwise.
+/// Default maximum number of files that a template may name.
 pub const DEFAULT_FILES_MAX: usize = 10_000;
 
-/// What to write, and where.
+/// The description of an output: its place, format and options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SinkSpec {
     /// A file or an object (`s3://bucket/key`), a template with columns in braces
     /// (`out/{day}.csv`), or `-` for standard output.
     pub url: String,
-    /// The format; told from the file's suffix if `None` (standard output: CSV).
+    /// The format; inferred from the file's suffix if `None` (standard output: CSV).
     pub format: Option<OutputFormat>,
-    /// How files are compressed. Default: what the name tells of text, and what the format has by
-    /// default.
+    /// The compression of files. Default: for text the one that the name's suffix tells, for other formats
+    /// the format's own.
     pub compression: Option<OutputCompression>,
-    /// Whether existing files may be replaced. Only names that this run writes are.
+    /// True if existing files may be replaced. Only names that this run writes are.
     pub overwrite: bool,
-    /// How many files a template may name. Default: [`MAX_FILES`]. Each costs some 600 bytes of
-    /// memory beyond the memory limit.
+    /// Maximum number of files that a template may name. Default: [`DEFAULT_FILES_MAX`]. Each costs some 600
+    /// bytes of memory beyond the memory limit.
     pub max_files: usize,
-    /// What a null looks like in CSV, TSV and text. Default: empty in CSV and TSV, `NULL` in
+    /// The text of a null in CSV, TSV and text. Default: empty in CSV and TSV, `NULL` in
     /// text.
     pub null_text: Option<String>,
-    /// True if CSV, TSV and text begin with the columns' names. Default: true.
+    /// True if CSV, TSV and text begin with the column names. Default: true.
     pub has_header: bool,
-    /// A program that each file's bytes go through once they are in the format; what it gives is
-    /// the file. Default: none.
+    /// A program that each file's encoded bytes pass through; its output becomes the file. Default: none.
     pub exec: Option<FilterProgram>,
-    /// How stores are reached, beyond what the environment says. Default: nothing.
+    /// Access options for object stores, in addition to the environment's. Default: none.
     pub storage_options: StorageOptions,
 }
 
 impl SinkSpec {
-    /// A spec with the defaults.
+    /// Creates a spec with the defaults.
     pub fn new(url: impl Into<String>) -> Self {
         SinkSpec {
             url: url.into(),
@@ -60,7 +59,7 @@ impl SinkSpec {
         }
     }
 
-    /// Whether the format keeps what a schema says of its columns besides their names and values.
+    /// Returns true if the format preserves the schema's information about columns beyond names and values.
     pub fn preserves_column_metadata(&self) -> bool {
         match self.parse() {
             Ok(parsed) => parsed.format.preserves_column_metadata(),
@@ -68,7 +67,7 @@ impl SinkSpec {
         }
     }
 
-    /// What the names of files in a format end in, behind the format's own suffix.
+    /// Returns the suffix for compression that file names in a format have behind the format's own suffix.
     pub fn compression_suffix(&self, format: OutputFormat) -> &'static str {
         match &self.compression {
             Some(compression) if !format.is_binary() && self.exec.is_none() => {
@@ -78,7 +77,7 @@ impl SinkSpec {
         }
     }
 
-    /// Whether it is one file, or object, rather than one for each value of columns.
+    /// Returns true for one file, or object, and false for one per value of columns.
     pub fn is_one_file(&self) -> bool {
         let parsed = self.parse().ok().and_then(|parsed| parsed.template);
         parsed.is_none_or(|template| !template.is_partitioned())
@@ -98,13 +97,13 @@ impl SinkSpec {
         }
     }
 
-    /// Whether it may wait for a program or a writer of the user's for any length of time.
+    /// Returns true if writing may block on the user's program or writer for any length of time.
     pub fn may_block_on_user_code(&self) -> bool {
         let format = self.parse().map(|parsed| parsed.format);
         self.exec.is_some() || format.is_ok_and(OutputFormat::may_block_on_user_code)
     }
 
-    /// Refuses to leave the header out of a format that has none.
+    /// Refuses to omit the header of a format that has none.
     fn check_header(&self, format: OutputFormat) -> Result<()> {
         match self.has_header || format.has_optional_header() {
             true => Ok(()),
@@ -115,7 +114,7 @@ impl SinkSpec {
         }
     }
 
-    /// What is to be made of it.
+    /// Parses the spec and resolves its defaults.
     pub(crate) fn parse(&self) -> Result<ParsedSinkSpec> {
         self.check_exec()?;
         let codec = |format, name: Option<&str>| {
@@ -148,24 +147,24 @@ impl SinkSpec {
     }
 }
 
-/// What a spec says.
+/// The parsed form of a [`SinkSpec`].
 pub(crate) struct ParsedSinkSpec {
     pub(crate) format: OutputFormat,
     pub(crate) codec: OutputCodec,
-    /// None for standard output.
+    /// `None` for standard output.
     pub(crate) template: Option<PathTemplate>,
 }
 
-/// What a run would write: the answer of [`describe`].
+/// A description of the files that a run would write, returned by [`describe_output`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputDescription {
     /// The output as the user wrote it.
     pub url: String,
-    /// How each file is written.
+    /// The format of each file.
     pub format: OutputFormat,
-    /// The folder that everything goes to; `None` for standard output.
+    /// The folder that contains all files; `None` for standard output.
     pub root: Option<String>,
-    /// The columns whose values make the path, in its order; none for one file.
+    /// The columns whose values make the path, in its order; empty for one file.
     pub columns: Vec<String>,
 }
 
@@ -185,10 +184,10 @@ impl fmt::Display for OutputDescription {
     }
 }
 
-/// Says what would be written, without writing.
+/// Describes the files that would be written, without writing.
 ///
 /// # Errors
-/// [`Error::Usage`] for everything that [`Sink::create`](crate::Sink::create) refuses in a spec and a schema.
+/// [`Error::Usage`] if [`Sink::create`](crate::Sink::create) would refuse the spec or the schema.
 pub fn describe_output(spec: &SinkSpec, schema: &SchemaRef) -> Result<OutputDescription> {
     let ParsedSinkSpec { format, template, .. } = spec.parse()?;
     format.check_schema(schema)?;

@@ -1,4 +1,4 @@
-//! Files of any content that appear whole or not at all.
+//! Staged files of any content, which appear whole or not at all.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::local_paths::{check_path_absent, resolve_folder_and_name};
 use crate::partitioned_files::StagingArea;
 use crate::path_template::{self, join_below};
 
-/// Begins one file, staged beside its place as `0`; gives its name there, too.
+/// Begins one file, staged as `0` beside its final place. Returns also its final name.
 ///
 /// # Errors
-/// As [`Sink::create_with`](crate::Sink::create_with).
+/// Returns the errors of [`Sink::create_with`](crate::Sink::create_with).
 pub(crate) fn begin_staged_file(
     path: &Path,
     overwrite: bool,
@@ -32,14 +32,14 @@ pub(crate) fn begin_staged_file(
     let path = join_below(&root, &name);
     check_path_absent(&path, overwrite)?;
     let staging = StagingFolder::create(&root, &path_template::escape_braces(&name), run, tick)?;
-    // Again: a dead run's commit may just have been finished.
+    // Checked again: recovery may just have finished a dead run's commit.
     check_path_absent(&path, overwrite)?;
     let staged = staging.staged_path("0");
     let output = fs::create_new_file(&staged).map_err(|e| Error::io("create", &staged, e))?;
     Ok((staging, name, CountingFile::new(output)))
 }
 
-/// A file of any content that appears whole or not at all, as a sink's files do.
+/// A staged file of any content, which appears whole or not at all, as a sink's files do.
 pub struct StagedFile {
     output: CountingFile,
     staging: StagingFolder,
@@ -51,7 +51,7 @@ impl StagedFile {
     /// Begins a file at `path`.
     ///
     /// # Errors
-    /// As [`Sink::create`](crate::Sink::create).
+    /// Returns the errors of [`Sink::create`](crate::Sink::create).
     pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<StagedFile> {
         path.to_str().map_or(Ok(()), refuse_mistyped_url)?;
         if let Some(Ok(Some(location))) = path.to_str().map(Location::parse) {
@@ -64,7 +64,7 @@ impl StagedFile {
         Ok(StagedFile { output, staging, name, overwrite })
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn bytes_written(&self) -> u64 {
         self.output.bytes_written
     }
@@ -72,7 +72,7 @@ impl StagedFile {
     /// Makes the file visible.
     ///
     /// # Errors
-    /// As [`Sink::commit`](crate::Sink::commit).
+    /// Returns the errors of [`Sink::commit`](crate::Sink::commit).
     pub fn commit(self, bytes: u64) -> Result<()> {
         let StagedFile { mut output, staging, name, overwrite } = self;
         output.flush().map_err(|e| Error::io("write", &name, e))?;
@@ -82,7 +82,8 @@ impl StagedFile {
     }
 }
 
-/// A [`StagedFile`] of text or other plain bytes, compressed as the end of its name says: `.gz`, `.zst`, `.bz2`, `.xz`.
+/// A [`StagedFile`] of text or other plain bytes, compressed as its name's suffix tells: `.gz`, `.zst`,
+/// `.bz2`, `.xz`.
 pub struct CompressedStagedFile {
     compressed: CompressedWriter<StagedFile>,
     name: String,
@@ -92,7 +93,7 @@ impl CompressedStagedFile {
     /// Begins a file at `path`.
     ///
     /// # Errors
-    /// As [`StagedFile::create`].
+    /// Returns the errors of [`StagedFile::create`].
     pub fn create(path: &Path, overwrite: bool, run: &RunId) -> Result<CompressedStagedFile> {
         let name = path.to_string_lossy();
         let codec = resolve_codec(None, OutputFormat::Csv, Some(&name), false)?;
@@ -105,7 +106,7 @@ impl CompressedStagedFile {
     /// Makes the file visible.
     ///
     /// # Errors
-    /// As [`StagedFile::commit`].
+    /// Returns the errors of [`StagedFile::commit`].
     pub fn commit(self) -> Result<()> {
         let CompressedStagedFile { compressed, name } = self;
         let file = compressed.finish().map_err(|error| Error::io("write", &name, error))?;

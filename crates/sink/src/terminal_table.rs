@@ -1,4 +1,4 @@
-//! What does a result look like on a terminal of so many columns?
+//! The layout of a result as a table on a terminal of a given width.
 //!
 //! ```text
 //! carrier  origin     avg_delay  …  last
@@ -9,20 +9,21 @@
 //! 3 of 7 columns are not shown: flights, miles, tailnum
 //! ```
 //!
-//! No line is wider than the terminal. Of many rows the first and the last are kept, as text that is cut to what
-//! could be shown, so that memory is bounded by the screen and not by the result; the rows between are counted.
-//! Where all rows are wanted the first of them (up to 1,000, or 1 MiB of text) decide how wide the columns are,
-//! and the others are written as they come.
+//! No line is wider than the terminal. Of many rows the first and the last are kept, as text cut to the
+//! length that could be shown, so that the screen and not the result bounds the memory; the rows between are
+//! counted. When all rows are requested, the first of them (up to 1,000, or 1 MiB of text) decide the widths
+//! of the columns, and the others are written as they come.
 //!
-//! A column is as wide as its widest value. Where that is too wide, texts are cut with `…` down to a floor, in their
-//! middle if some that differ, as URLs of one site, would look alike when cut at their end; numbers,
-//! times and the like never are, for a cut number is another number. Where the floors are too wide, columns in
-//! the middle are left out, those of bounds (`≥ 41`) before all others, `…` stands for them, and a line says which. One row that does not fit is turned: a line
-//! for each column.
+//! A column is as wide as its widest value. If the table is too wide, texts are cut with `…` down to a
+//! minimum width. They are cut in the middle if distinct ones, such as URLs of one site, would look alike
+//! when cut at the end. Numbers, times and the like are never cut, for a cut number is another number. If the
+//! minimum widths are too wide, columns in the middle are left out, those of bounds (`≥ 41`) before all
+//! others; `…` stands for them, and a line names them. One row that does not fit is turned: a line for each
+//! column.
 //!
-//! What is shown is for reading. A float with more than nine digits, as a division or a mean gives, is rounded to six
-//! (two behind the point at least); a duration is `5d 14:34:50`; a text that says `NULL` stands in quotes, since
-//! a null is `NULL`. Every other way out of the program has all digits and ISO 8601.
+//! The table is for reading. A float with more than nine digits, such as a quotient or a mean, is rounded to
+//! six (with at least two behind the point). A duration is `5d 14:34:50`. A text of the value `NULL` stands
+//! in quotes, since a null is `NULL`. All other outputs of the program have all digits and ISO 8601.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -41,42 +42,42 @@ use crate::estimate_display::{EstimateDisplay, is_bound_text, is_displayed_estim
 use crate::formats::text::{escape_for_terminal, is_numeric_type, refuse_columns_without_text};
 use crate::value_text::TextColumn;
 
-/// How many rows are shown unless told otherwise.
+/// Default maximum number of rows shown.
 pub const DEFAULT_ROWS_MAX: usize = 40;
 
-/// How a result is shown.
+/// The options with which a result is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalTableOptions {
-    /// The terminal's columns, at least 1.
+    /// The terminal's width in columns, at least 1.
     pub width: usize,
-    /// The most rows that are shown, the first half of them from the beginning; none for all.
+    /// Maximum number of rows shown, the first half of them from the beginning; `None` for all.
     pub rows_max: Option<usize>,
-    /// Whether digits are grouped: `10,103,280`.
+    /// True if digits are grouped: `10,103,280`.
     pub group_digits: bool,
-    /// Whether what is no value is dimmed.
+    /// True if nulls and remarks are dimmed.
     pub use_colours: bool,
-    /// True if the names of columns stand above the rows.
+    /// True if the column names stand above the rows.
     pub has_header: bool,
 }
 
-/// Blanks between columns.
+/// Number of blanks between columns.
 const COLUMN_GAP: usize = 2;
-/// What a text is not cut below.
+/// Minimum width of a cut text.
 const TEXT_WIDTH_MIN: usize = 12;
-/// What a name is not cut below.
+/// Minimum width of a cut column name.
 const NAME_WIDTH_MIN: usize = 8;
-/// Lists and records are read elsewhere: they are no wider than this.
+/// Maximum width of lists and records, which other outputs show better.
 const NESTED_WIDTH_MAX: usize = 60;
-/// A turned row's value has no more lines than this.
+/// Maximum number of lines of a turned row's value.
 const VALUE_LINES_MAX: usize = 5;
-/// What decides the widths where all rows are wanted.
+/// Number of rows, and bytes of their text, that decide the widths if all rows are requested.
 const WIDTH_SAMPLE_ROWS: usize = 1_000;
 const WIDTH_SAMPLE_BYTES: usize = 1 << 20;
 
-/// A row as text; none for a null.
+/// A row as text; `None` for a null.
 type TextRow = Vec<Option<String>>;
 
-/// A result on its way to the screen.
+/// A table to which rows are added while it is written to a terminal.
 pub struct TerminalTable {
     options: TerminalTableOptions,
     estimates: EstimateDisplay,
@@ -85,29 +86,29 @@ pub struct TerminalTable {
     last_rows: VecDeque<TextRow>,
     sample_bytes: usize,
     row_count: u64,
-    /// Set once rows are written as they come.
+    /// The layout, once rows are written as they come.
     streaming_layout: Option<TableLayout>,
 }
 
 /// A column of the result.
 struct TableColumn {
-    /// Where it stands in a batch.
+    /// Its position in a batch.
     index: usize,
-    /// Its name, as far as it could be shown.
+    /// Its name, cut to the longest length that could be shown.
     name: String,
-    /// The name as it is.
+    /// Its full name.
     full_name: String,
     kind: DisplayKind,
 }
 
-/// How a column's values are shown.
+/// The kind of display of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DisplayKind {
     Float,
     Number,
-    /// A number with what it may be off by, as it is to be shown.
+    /// A number with its error, already formatted.
     Estimate,
-    /// Neither a number nor to be cut: a date, a boolean.
+    /// A value that is no number but must not be cut: a date, a boolean.
     Fixed,
     Text,
     Nested,
@@ -142,7 +143,7 @@ impl DisplayKind {
 }
 
 impl TerminalTable {
-    /// An empty result.
+    /// Creates an empty table.
     ///
     /// # Errors
     /// [`Error::Usage`] for a column that has no text.
@@ -175,15 +176,15 @@ impl TerminalTable {
         })
     }
 
-    /// How many rows there were.
+    /// Returns the number of rows added.
     pub fn row_count(&self) -> u64 {
         self.row_count
     }
 
-    /// Takes rows, and writes what can be written already.
+    /// Adds rows, and writes those that can be written already.
     ///
     /// # Errors
-    /// What `out` refuses.
+    /// Returns the error of `out`.
     pub fn add_batch(&mut self, batch: &RecordBatch, out: &mut dyn Write) -> Result<()> {
         let count = batch.num_rows();
         self.row_count += count as u64;
@@ -193,7 +194,7 @@ impl TerminalTable {
         if of_head > 0 {
             self.first_rows.extend(self.format_rows(&batch.slice(0, of_head))?);
         }
-        // Of what follows only the end can stay.
+        // Only the end of the remaining rows can stay.
         let tail = shown - head;
         let rest = count - of_head;
         let of_tail = rest.min(tail);
@@ -234,10 +235,10 @@ impl TerminalTable {
         Ok(())
     }
 
-    /// Writes the rest.
+    /// Writes the remaining rows and remarks.
     ///
     /// # Errors
-    /// What `out` refuses.
+    /// Returns the error of `out`.
     pub fn finish(mut self, out: &mut dyn Write) -> Result<()> {
         if self.columns.is_empty() {
             return Ok(());
@@ -288,7 +289,7 @@ impl TerminalTable {
     fn write_turned_row(&self, row: &TextRow, out: &mut dyn Write) -> io::Result<()> {
         let width = self.options.width;
         let widest = self.columns.iter().map(|column| column.name.width()).max().unwrap_or(0);
-        // Values have half of the screen at least.
+        // Values get at least half of the screen.
         let of_names = widest.min((width / 2).saturating_sub(COLUMN_GAP)).max(1);
         let of_values = width.saturating_sub(of_names + COLUMN_GAP).max(1);
         for (column, value) in self.columns.iter().zip(row) {
@@ -311,7 +312,7 @@ impl TerminalTable {
         Ok(())
     }
 
-    /// The rows of a batch as text.
+    /// Formats the rows of a batch as text.
     fn format_rows(&self, batch: &RecordBatch) -> Result<Vec<TextRow>> {
         let chars_max = chars_max(self.options.width);
         let batch = &self.estimates.merge_bounds(batch)?;
@@ -338,7 +339,7 @@ impl TerminalTable {
         Ok(rows)
     }
 
-    /// A value as it is shown.
+    /// Formats a value for display.
     fn format_value(&self, kind: DisplayKind, text: &str, chars_max: usize) -> String {
         let text = match kind {
             DisplayKind::Float => round_float_text(text),
@@ -356,7 +357,7 @@ impl TerminalTable {
     }
 }
 
-/// More of a text is never shown: a turned row has it in several lines.
+/// Maximum number of characters of a text that can be shown: a turned row has it in several lines.
 fn chars_max(width: usize) -> usize {
     width.saturating_mul(VALUE_LINES_MAX)
 }
@@ -369,25 +370,25 @@ fn write_error(result: io::Result<()>) -> Result<()> {
     result.map_err(|error| Error::io("write", "standard output", error))
 }
 
-/// Where a table's columns stand.
+/// The layout of a table's columns.
 struct TableLayout {
     options: TerminalTableOptions,
     /// The columns that are shown.
     columns: Vec<ColumnLayout>,
-    /// Whether something of a value or a column is left out.
+    /// True if parts of values or columns are left out.
     is_truncated: bool,
 }
 
-/// Where one column stands.
+/// The layout of one column.
 struct ColumnLayout {
-    /// The column; none for those that are left out.
+    /// The position of the column; `None` for the mark of left-out columns.
     column: Option<usize>,
     name: String,
     width: usize,
-    /// What its longest fraction takes, `.` included.
+    /// The width of its longest fraction, including the `.`.
     fraction_width: usize,
     kind: DisplayKind,
-    /// Whether texts are cut in their middle, since some begin alike.
+    /// True if texts are cut in the middle, because distinct ones begin alike.
     is_cut_in_middle: bool,
 }
 
@@ -409,7 +410,7 @@ impl TableLayout {
         let has_gap = kept.len() < measured.len();
         let gaps = count_gaps(&kept, measured.len());
         let room = look.width.saturating_sub(COLUMN_GAP * (kept.len() + gaps));
-        // The gaps between are one less than the columns.
+        // There is one gap less than columns.
         let room = (room + COLUMN_GAP).saturating_sub(gaps);
         let widths =
             distribute_width(&kept.iter().map(|at| &measured[*at]).collect::<Vec<_>>(), room);
@@ -459,7 +460,7 @@ impl TableLayout {
         self.write_line(texts, out)
     }
 
-    /// Writes a line without blanks at its end.
+    /// Writes a line without trailing blanks.
     fn write_line(
         &self,
         texts: impl Iterator<Item = PaddedText>,
@@ -479,11 +480,11 @@ impl TableLayout {
             }
             blanks += text.blanks_after + COLUMN_GAP;
         }
-        // A text may end with blanks of its own.
+        // A text may end with its own blanks.
         writeln!(out, "{}", line.trim_end_matches(' '))
     }
 
-    /// A line about the table.
+    /// Writes a remark about the table.
     fn write_remark(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
         let text = cut_to_width(text, self.options.width);
         match self.options.use_colours {
@@ -492,7 +493,7 @@ impl TableLayout {
         }
     }
 
-    /// Says which columns are left out.
+    /// Writes the names of left-out columns.
     fn write_footer(&self, columns: &[TableColumn], out: &mut dyn Write) -> io::Result<()> {
         let is_shown = |at: usize| self.columns.iter().any(|place| place.column == Some(at));
         let absent = (0..columns.len()).filter(|at| !is_shown(*at));
@@ -511,7 +512,7 @@ impl TableLayout {
     }
 }
 
-/// A text in its place.
+/// A text with its padding.
 struct PaddedText {
     text: String,
     blanks_before: usize,
@@ -532,7 +533,7 @@ impl ColumnLayout {
         }
     }
 
-    /// A text at the side where the column's values are.
+    /// Fits a text to the column, aligned like the column's values.
     fn fit_text(&self, text: &str) -> PaddedText {
         self.align_text(cut_to_width(text, self.width))
     }
@@ -544,7 +545,7 @@ impl ColumnLayout {
         PaddedText { text, blanks_before: before, blanks_after: after, is_null: false }
     }
 
-    /// What stands for no value, which is never cut: one may come after the widths were decided.
+    /// Returns the padded text of a null, which is never cut: it may come after the widths were decided.
     fn null_text(&self) -> PaddedText {
         let text = "NULL".to_owned();
         let padding = self.width.saturating_sub(text.len());
@@ -553,14 +554,14 @@ impl ColumnLayout {
         PaddedText { text, blanks_before: before, blanks_after: after, is_null: true }
     }
 
-    /// A value where its column has it.
+    /// Fits a value to the column.
     fn fit_value(&self, value: &str, screen: usize) -> PaddedText {
         if self.kind.is_never_cut() && value.width() > self.width {
-            // It came after the widths were decided, or no screen is wide enough.
+            // The value came after the widths were decided, or the screen is too narrow for it.
             let text = cut_to_width(value, screen);
             return PaddedText { text, blanks_before: 0, blanks_after: 0, is_null: false };
         }
-        // What has no point, such as `1e300`, stands at the right.
+        // A value without a point, such as `1e300`, is aligned right.
         if self.kind != DisplayKind::Float || fraction_width(value) == 0 {
             return match self.is_cut_in_middle {
                 true => self.align_text(cut_middle(value, self.width)),
@@ -569,7 +570,7 @@ impl ColumnLayout {
         }
         let after = self.fraction_width.saturating_sub(fraction_width(value));
         let before = self.width.saturating_sub(value.width() + after);
-        // A longer fraction than those before it begins further left.
+        // A fraction longer than those before begins further left.
         let after = self.width.saturating_sub(value.width() + before);
         PaddedText {
             text: value.to_owned(),
@@ -580,9 +581,9 @@ impl ColumnLayout {
     }
 }
 
-/// How wide a column would be, and may be.
+/// The natural and the minimum width of a column.
 struct MeasuredColumn {
-    /// Of the values.
+    /// The width of the widest value.
     value_width: usize,
     natural_width: usize,
     width_min: usize,
@@ -626,9 +627,9 @@ impl MeasuredColumn {
     }
 }
 
-/// The columns that there is room for: all, or the first and the last; those of bounds are the first to be left out.
+/// Chooses the columns that fit: all, or the first and the last. Columns of bounds are left out first.
 fn choose_columns(measured: &[MeasuredColumn], bounds: &[bool], width: usize) -> Vec<usize> {
-    // `…` and its gap stand for those that are left out.
+    // `…` and its gap stand for left-out columns.
     let fits = |kept: &[usize]| {
         let columns: usize = kept.iter().map(|at| measured[*at].width_min + COLUMN_GAP).sum();
         columns + count_gaps(kept, measured.len()) * (1 + COLUMN_GAP) <= width + COLUMN_GAP
@@ -646,14 +647,14 @@ fn choose_columns(measured: &[MeasuredColumn], bounds: &[bool], width: usize) ->
     let ends = |first: usize, last: usize| [&others[..first], &others[last..]].concat();
     while first < last {
         let (more, less) = if takes_first { (first + 1, last) } else { (first, last - 1) };
-        // One at least, however narrow the screen.
+        // Keeps at least one column, even on a very narrow screen.
         if first > 0 && !fits(&ends(more, less)) {
             return ends(first, last);
         }
         (first, last) = (more, less);
         takes_first = !takes_first;
     }
-    // Of bounds as many as there is room for.
+    // Adds as many columns of bounds as fit.
     let mut kept = others;
     for at in at_most {
         let place = kept.partition_point(|other| *other < at);
@@ -665,7 +666,7 @@ fn choose_columns(measured: &[MeasuredColumn], bounds: &[bool], width: usize) ->
     kept
 }
 
-/// How many runs of columns are left out.
+/// Returns the number of runs of left-out columns.
 fn count_gaps(kept: &[usize], count: usize) -> usize {
     let between = kept.windows(2).filter(|pair| pair[1] > pair[0] + 1).count();
     let before = kept.first().is_some_and(|first| *first > 0);
@@ -673,7 +674,8 @@ fn count_gaps(kept: &[usize], count: usize) -> usize {
     between + usize::from(before) + usize::from(behind)
 }
 
-/// Widths that together have room: none is less than its floor, and what is left goes to the narrowest first.
+/// Distributes `room` over the columns: each gets at least its minimum width, and the narrowest get the rest
+/// first.
 fn distribute_width(measured: &[&MeasuredColumn], room: usize) -> Vec<usize> {
     let total = |level: usize| -> usize {
         measured.iter().map(|column| column.natural_width.min(column.width_min.max(level))).sum()
@@ -694,14 +696,15 @@ fn distribute_width(measured: &[&MeasuredColumn], room: usize) -> Vec<usize> {
             left -= 1;
         }
     }
-    // A screen that is too narrow for one.
+    // The screen is too narrow for a single column.
     if let [width] = widths.as_mut_slice() {
         *width = (*width).min(room.max(1));
     }
     widths
 }
 
-/// What a float's text has from its point on; nothing of one with an exponent, or of none that is a number.
+/// Returns the width of a float's fraction, including the point; 0 with an exponent, and for text that is no
+/// number.
 fn fraction_width(text: &str) -> usize {
     let is_plain =
         text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b','));
@@ -711,7 +714,7 @@ fn fraction_width(text: &str) -> usize {
     }
 }
 
-/// The text, cut to a width with `…`.
+/// Cuts a text to a width, with `…` at its end.
 fn cut_to_width(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -727,14 +730,14 @@ fn cut_to_width(text: &str, width: usize) -> String {
     if width == 0 { String::new() } else { format!("{}…", &text[..end]) }
 }
 
-/// Whether texts that differ are the same when they are cut to a width.
+/// Returns true if distinct texts become equal when they are cut to a width.
 fn would_look_alike<'a>(texts: impl Iterator<Item = &'a str>, width: usize) -> bool {
     let mut seen: HashMap<String, &str> = HashMap::new();
     let mut cut = texts.filter(|text| text.width() > width);
     cut.any(|text| *seen.entry(cut_to_width(text, width)).or_insert(text) != text)
 }
 
-/// The text, cut to a width with `…` in its middle.
+/// Cuts a text to a width, with `…` in its middle.
 fn cut_middle(text: &str, width: usize) -> String {
     if text.width() <= width || width < 3 {
         return cut_to_width(text, width);
@@ -751,7 +754,8 @@ fn cut_middle(text: &str, width: usize) -> String {
     format!("{first}{}", &text[start..])
 }
 
-/// The text in lines of a width; of many the first, the last of which ends with `…`.
+/// Wraps a text into lines of a width. Keeps the first [`VALUE_LINES_MAX`] lines, and ends the last with `…`
+/// if cut.
 fn wrap_lines(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -759,7 +763,7 @@ fn wrap_lines(text: &str, width: usize) -> Vec<String> {
         let mut end = 0;
         for (at, part) in rest.grapheme_indices(true) {
             let next = at + part.len();
-            // One at least: a wide character on a narrow screen.
+            // Takes at least one grapheme: a wide character may exceed a narrow screen.
             if rest[..next].width() > width && at > 0 {
                 break;
             }
@@ -782,14 +786,14 @@ fn null_marker(colours: bool) -> String {
     if colours { dim_text("NULL") } else { "NULL".to_owned() }
 }
 
-/// Digits that a float is shown with, if it has more than [`DIGITS_KEPT`].
+/// Significant digits of a float with more than [`EXACT_DIGITS_MAX`] digits.
 const ROUNDED_DIGITS: usize = 6;
-/// A float that has no more digits is shown as it is: somebody wrote it.
+/// Maximum number of digits of a float that is shown unchanged: a person probably wrote it.
 const EXACT_DIGITS_MAX: usize = 9;
-/// Nor is one rounded that has no more digits behind the point.
+/// Maximum number of decimals of a float that is shown unchanged.
 const EXACT_DECIMALS_MAX: usize = 4;
 
-/// A float's text (the shortest that reads back as the same), with as many digits as are read.
+/// Rounds a float's text (the shortest that reads back as the same number) to the digits that people read.
 fn round_float_text(text: &str) -> String {
     let Ok(value) = text.parse::<f64>() else { return text.to_owned() };
     if !value.is_finite() {
@@ -828,7 +832,7 @@ fn round_float_text(text: &str) -> String {
     if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
 }
 
-/// A number with its digits in groups.
+/// Groups the digits of a number by thousands.
 pub(crate) fn group_thousands(text: &str) -> String {
     let start = text.bytes().take_while(|byte| *byte == b'-').count();
     let count = text[start..].bytes().take_while(u8::is_ascii_digit).count();
@@ -844,7 +848,7 @@ pub(crate) fn group_thousands(text: &str) -> String {
     format!("{sign}{grouped}{behind}")
 }
 
-/// A duration or an interval as people read it; none for other types.
+/// Formats a duration or an interval for people; returns `None` for other types.
 fn format_duration(array: &ArrayRef, row: usize) -> Option<String> {
     match array.data_type() {
         DataType::Duration(unit) => {
@@ -898,7 +902,7 @@ fn format_duration(array: &ArrayRef, row: usize) -> Option<String> {
 
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 
-/// `5d 14:34:50`.
+/// Appends days and time of day: `5d 14:34:50`.
 fn push_days_and_time(nanos: i128, out: &mut String) {
     let days = nanos.abs() / NANOS_PER_DAY;
     if days == 0 {
@@ -909,7 +913,7 @@ fn push_days_and_time(nanos: i128, out: &mut String) {
     push_time(nanos.abs() % NANOS_PER_DAY, out);
 }
 
-/// `14:34:50.250`; hours are as many as there are.
+/// Appends a time, `14:34:50.250`, with any number of hours.
 fn push_time(nanos: i128, out: &mut String) {
     if nanos < 0 {
         out.push('-');
@@ -948,7 +952,7 @@ mod tests {
         has_header: true,
     };
 
-    /// What a terminal shows of batches.
+    /// Renders batches as a terminal shows them.
     fn render(batches: &[RecordBatch], look: TerminalTableOptions) -> String {
         let mut out = Vec::new();
         let mut screen = TerminalTable::new(&batches[0].schema(), look).unwrap();
@@ -1180,7 +1184,7 @@ a_rather_long…  text
             "url                    n\n---------------------  -\nhttps://sh…ue/items/1  0\n\
              https://sh…e/items/22  1\n/a                     2\n"
         );
-        // What is the same may look so.
+        // Equal texts may look equal.
         assert!(shown(&[url("1"), url("1")]).contains("https://shop.example…  0"));
     }
 
@@ -1338,7 +1342,7 @@ Ann   NULL     0123456789abcdefghijklmnopqrstuvwxyz  [0,1,2]
             }
             let is_turned = count == 1 && !found.lines().nth(1).is_some_and(|line| line.starts_with('-'));
             if !is_turned {
-                // Name, rule, rows or what stands for them, and what is left out.
+                // Names, rule, rows or their remark, and the remark on left-out columns.
                 let rows = shown.unwrap_or(count).min(count);
                 let at_least = 2 + rows.max(1) + usize::from(rows > 0 && rows < count);
                 let lines = found.lines().count();

@@ -1,5 +1,5 @@
-//! How one value looks as text, the same in CSV, in a path, in a table and (quoted where
-//! JSON wants it) in JSON.
+//! The text of one value, the same in CSV, in a path, in a table and (quoted if
+//! JSON requires it) in JSON.
 //!
 //! | type | text |
 //! | --- | --- |
@@ -11,11 +11,11 @@
 //! | binary | `\x` and lower-case hexadecimal digits, as PostgreSQL has it |
 //! | list, struct, map | JSON |
 //!
-//! A fraction of a second has 0, 3, 6 or 9 digits, as few as hold it.
+//! A fraction of a second has 0, 3, 6 or 9 digits, the fewest that hold it.
 //!
-//! Arrow's own formatters are not used because a timestamp beyond chrono's years becomes an
-//! error text inside the data there, nested values are not JSON, and each cell passes
-//! through `fmt`: 2 million rows of 17 columns as CSV took 1.6 s that way and take 1.0 s this
+//! Arrow's own formatters are not used: in them a timestamp beyond chrono's years becomes an
+//! error text inside the data, nested values are not JSON, and each cell passes
+//! through `fmt`. 2 million rows of 17 columns as CSV took 1.6 s that way and take 1.0 s this
 //! way (as JSON 1.0 s both ways).
 
 use std::io::Write as _;
@@ -34,20 +34,20 @@ use tidemill_base::column_types::is_valid_type;
 
 use crate::error::{Error, Result};
 
-/// One column of a batch, ready to be written value by value.
+/// One column of a batch, prepared for writing value by value.
 pub(super) struct TextColumn {
     writer: Box<dyn ValueWriter>,
     nulls: Option<NullBuffer>,
-    /// Whether its text may hold characters that CSV must quote.
+    /// True if its text may contain characters that CSV must quote.
     pub(super) may_need_quotes: bool,
 }
 
-/// The non-null values of a column.
+/// Writes the non-null values of a column.
 trait ValueWriter {
     /// Appends the value's plain text.
     fn write_text(&self, row: usize, out: &mut Vec<u8>);
 
-    /// Appends the value as JSON; as its text unless overridden.
+    /// Appends the value as JSON; by default the same as its text.
     fn write_json(&self, row: usize, out: &mut Vec<u8>) {
         self.write_text(row, out);
     }
@@ -83,7 +83,7 @@ impl TextColumn {
     }
 }
 
-/// Whether a type can be written at all.
+/// Returns true if values of a type have a text.
 pub(super) fn can_write_as_text(data_type: &DataType) -> bool {
     is_valid_type(data_type) && TextColumn::new(&arrow::array::new_empty_array(data_type)).is_ok()
 }
@@ -316,12 +316,12 @@ where
         if value < 0 {
             out.push(b'-');
         }
-        // Both i64::MIN's magnitude and u64::MAX fit.
+        // The magnitude of i64::MIN and u64::MAX both fit.
         digits(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX), 1, out);
     }
 }
 
-/// A float's two faces: the number itself and whether JSON can hold it.
+/// A float that can be written as text, and that knows if JSON can hold it.
 trait FloatValue: Copy {
     fn write(self, out: &mut Vec<u8>);
     fn finite(self) -> bool;
@@ -370,7 +370,7 @@ where
     }
 }
 
-/// A primitive whose text is a JSON number too.
+/// A primitive whose text is also a JSON number.
 struct Plain<T: ArrowPrimitiveType, F>(PrimitiveArray<T>, F);
 
 impl<T: ArrowPrimitiveType, F: Fn(T::Native, &mut Vec<u8>)> ValueWriter for Plain<T, F> {
@@ -379,7 +379,7 @@ impl<T: ArrowPrimitiveType, F: Fn(T::Native, &mut Vec<u8>)> ValueWriter for Plai
     }
 }
 
-/// A primitive whose text JSON wants in quotes and that needs no escapes.
+/// A primitive whose text JSON needs in quotes, without escapes.
 struct Quoted<T: ArrowPrimitiveType, F>(PrimitiveArray<T>, F);
 
 impl<T: ArrowPrimitiveType, F: Fn(T::Native, &mut Vec<u8>)> ValueWriter for Quoted<T, F> {
@@ -394,7 +394,7 @@ impl<T: ArrowPrimitiveType, F: Fn(T::Native, &mut Vec<u8>)> ValueWriter for Quot
     }
 }
 
-/// As [`Quoted`], from a row number.
+/// A value like [`Quoted`], written from a row number.
 struct QuotedByRow<F>(F);
 
 impl<F: Fn(usize, &mut Vec<u8>)> ValueWriter for QuotedByRow<F> {
@@ -434,7 +434,7 @@ impl<F: Fn(usize, &mut dyn FnMut(&str))> ValueWriter for TextByRow<F> {
     }
 }
 
-/// Bytes, from a row number.
+/// Binary values reached through a closure.
 struct Bytes<F>(F);
 
 impl<F: Fn(usize, &mut dyn FnMut(&[u8]))> ValueWriter for Bytes<F> {
@@ -492,7 +492,7 @@ impl<F: Fn(usize) -> (usize, usize)> ValueWriter for List<F> {
     }
 }
 
-/// Fields with their keys as JSON, colon included.
+/// Struct fields with their keys as JSON, including the colon.
 struct Struct(Vec<(Vec<u8>, TextColumn)>);
 
 impl ValueWriter for Struct {
@@ -524,7 +524,7 @@ impl ValueWriter for Map {
             if entry > start {
                 out.push(b',');
             }
-            // JSON has no keys but strings: a number becomes its text.
+            // JSON keys are always strings: a number becomes its text.
             key.clear();
             self.keys.write_text(entry, &mut key);
             write_json_string(&String::from_utf8_lossy(&key), out);
@@ -543,7 +543,7 @@ fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A field's name as a JSON string with its colon.
+/// Returns a field's name as a JSON string followed by a colon.
 pub(super) fn json_key(name: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(name.len() + 3);
     write_json_string(name, &mut key);
@@ -551,8 +551,8 @@ pub(super) fn json_key(name: &str) -> Vec<u8> {
     key
 }
 
-/// Appends a JSON string: quotes, backslashes and control characters escaped, the rest as
-/// it is in UTF-8.
+/// Appends a JSON string: escapes quotes, backslashes and control characters, and copies the rest
+/// as UTF-8.
 pub(super) fn write_json_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let bytes = text.as_bytes();
@@ -617,7 +617,7 @@ fn write_date(days: i64, out: &mut Vec<u8>) {
     digits(day, 2, out);
 }
 
-/// The time of day `value / per_second` seconds after midnight.
+/// Appends the time of day `value / per_second` seconds after midnight.
 fn write_time(value: i64, per_second: i64, out: &mut Vec<u8>) {
     let seconds = value.div_euclid(per_second);
     digits(seconds.div_euclid(3600).unsigned_abs(), 2, out);
@@ -628,7 +628,7 @@ fn write_time(value: i64, per_second: i64, out: &mut Vec<u8>) {
     write_fraction(value.rem_euclid(per_second).unsigned_abs(), per_second, out);
 }
 
-/// `.` and 3, 6 or 9 digits, as few as hold it; nothing for zero.
+/// Appends `.` and 3, 6 or 9 digits, the fewest that hold the value; nothing for zero.
 fn write_fraction(value: u64, per_second: i64, out: &mut Vec<u8>) {
     if value == 0 {
         return;
@@ -685,7 +685,7 @@ fn write_interval(months: i32, days: i32, nanos: i64, out: &mut Vec<u8>) {
     }
 }
 
-/// What follows a timestamp's time of day.
+/// The zone suffix of a timestamp's text.
 enum TimestampZone {
     None,
     Utc,

@@ -1,18 +1,19 @@
-//! Files and objects of an output that other processes write.
+//! Files and objects of an output that worker processes write.
 //!
 //! ```text
-//!   who has the output (Sink)              who has rows (Spread)             who writes (PlaceWriter)
-//!     place ──────────────────────────────────────────────────────────────►  rows of some paths, each as a whole:
-//!     of a bucket: begin an upload           apart, by their paths' values ►   files in the staging folder that nobody
-//!     for each object, and note it ────────────────────────────────────────►   looks for, or parts of these uploads
-//!     adopt  ◄─────────────────────────────────────────────────────────────  each file's values and size
-//!     commit: as where it has written them itself
+//!   owner of the output (Sink)             sender of rows (WriterPartitioner)   worker (WorkerOutputWriter)
+//!     worker_output_target ───────────────────────────────────────────────►  rows of some paths, each path whole:
+//!     bucket: begin and log an upload        partition by the paths' values ►  files in the staging folder that no
+//!     for each object ─────────────────────────────────────────────────────►   recovery looks at, or upload parts
+//!     adopt_files  ◄───────────────────────────────────────────────────────  each file's values and size
+//!     commit: as if it had written the files itself
 //! ```
 //!
-//! All rows of a path come to one writer, in their order; a file has its name once all values are known, as names that are
-//! alike are told apart then ([`assign`]). Of a writer that is killed there are files without a name, which go with the
-//! staging folder, and parts of uploads, which go with these. Each time that an object is written it has an upload of its
-//! own, so that parts of two who write the same do not mix.
+//! All rows of a path go to one writer, in their order. A file gets its name once the values of all paths are
+//! known, because similar names are made distinct then ([`assign_paths`]). A killed writer leaves files
+//! without a name, which are removed with the staging folder, and parts of uploads, which are removed with
+//! the uploads. Each attempt to write an object has an upload of its own, so that the parts of two writers of
+//! one object do not mix.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -42,30 +43,30 @@ use crate::row_writer::{FileWriteSpec, RowWriter};
 use crate::s3_commit::{SharedUpload, UploadStarter, send_file_in_parts};
 use crate::sink_spec::SinkSpec;
 
-/// So large an object needs no upload: its bytes come to who has the output …
+/// Maximum size of an object that needs no upload: its bytes go to the owner of the output …
 const INLINE_OBJECT_BYTES_MAX: u64 = 256 << 10;
-/// … as long as they are no more than this together.
+/// … as long as all such objects together have at most this size.
 const INLINE_TOTAL_BYTES_MAX: u64 = 16 << 20;
 
-/// Where others write files of an output.
+/// The target to which worker processes write files of an output.
 #[derive(Clone)]
 pub enum WorkerOutputTarget {
-    /// In a folder that all of them have to see.
+    /// A folder that all workers have to see.
     Folder(WorkerOutputFolder),
-    /// In a bucket.
+    /// A bucket.
     Bucket(WorkerOutputBucket),
 }
 
-/// A folder, as who writes to it is told.
+/// The staging folder of an output, as described to workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerOutputFolder {
-    /// The folder that is theirs until the commit.
+    /// The folder for the workers' files until the commit.
     folder: PathBuf,
-    /// A file of it.
+    /// A file in that folder, for checking that a worker sees it.
     pub lock: PathBuf,
 }
 
-/// A bucket, where uploads are begun by who has the output.
+/// The bucket of an output, in which the output's owner begins uploads.
 #[derive(Clone)]
 pub struct WorkerOutputBucket {
     upload_starter: UploadStarter,
@@ -83,11 +84,11 @@ impl std::fmt::Debug for WorkerOutputTarget {
     }
 }
 
-/// The values of a path's columns, in its order.
+/// The values of a path's columns, in the path's order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PathValues(PathKey);
 
-/// An object of which somebody has begun an upload.
+/// An upload that the output's owner has begun for an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BegunUpload {
     values: PathValues,
@@ -115,10 +116,10 @@ impl WorkerOutputTarget {
 }
 
 impl WorkerOutputBucket {
-    /// The key of the object of each path; all paths that there are have to be among them.
+    /// Returns the object key of each path. `paths` has to contain all paths of the output.
     ///
     /// # Errors
-    /// [`Error::Usage`] if two paths cannot be told apart.
+    /// [`Error::Usage`] if two paths cannot get distinct names.
     pub fn object_keys(&self, paths: &[PathValues]) -> Result<HashMap<PathValues, String>> {
         let template = &self.template;
         if !template.is_partitioned() {
@@ -131,7 +132,7 @@ impl WorkerOutputBucket {
         Ok(paths.iter().cloned().zip(targets.into_iter().map(key)).collect())
     }
 
-    /// Begins an upload for each of some objects, so many times; each time is for another who writes them.
+    /// Begins `times` uploads for each of some objects, each for another writer.
     ///
     /// # Errors
     /// [`Error::Remote`], and [`Error::Interrupted`].
@@ -158,37 +159,37 @@ impl WorkerOutputBucket {
     }
 }
 
-/// A file that somebody has written, and that has no name yet.
+/// A file that a worker has written, and that has no final name yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerOutputFile {
-    /// The values of the path's columns; none of a file without any.
+    /// The values of the path's columns; empty for a path without columns.
     pub(crate) values: PathValues,
     pub(crate) bytes: u64,
     pub(crate) what: OutputContentLocation,
-    /// All of a small object, which goes beside what is said of it.
+    /// The content of a small object, sent beside the serialized fields.
     #[serde(skip)]
     pub content: Vec<u8>,
 }
 
-/// Where its bytes are.
+/// The location of the file's bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OutputContentLocation {
-    /// In a file of the staging folder.
+    /// A file of the staging folder.
     Staged(String),
-    /// Here.
+    /// In [`WorkerOutputFile::content`].
     Small,
-    /// In an upload, of which these are the ETags of the parts, in order.
+    /// An upload with the ETags of its parts, in order.
     Sent { id: String, parts: Vec<String> },
 }
 
 impl WorkerOutputFile {
-    /// Whether its bytes are not in the bucket.
+    /// Returns true if the bytes are in `content` and not in the bucket.
     pub fn has_inline_content(&self) -> bool {
         self.what == OutputContentLocation::Small
     }
 
-    /// The file of a staging folder, which is there as a whole.
+    /// Returns the path's values, the staged name and the size of a complete file in the staging folder.
     pub(crate) fn into_staged_file(
         self,
         staging: &StagingFolder,
@@ -201,7 +202,7 @@ impl WorkerOutputFile {
         Ok((key, staged, bytes))
     }
 
-    /// The object, as it is to be completed.
+    /// Returns the path's values, the size and the upload that is to be completed.
     pub(crate) fn into_finished_upload(self) -> Result<(PathKey, u64, FinishedUpload)> {
         let WorkerOutputFile { values: PathValues(key), bytes, what, content } = self;
         let finished = match what {
@@ -215,7 +216,7 @@ impl WorkerOutputFile {
     }
 }
 
-/// Refuses a staged file that is not there as a whole.
+/// Returns an error if a staged file is missing or incomplete.
 pub(crate) fn check_staged_file(staging: &StagingFolder, staged: &str, bytes: u64) -> Result<()> {
     let path = staging.staged_path(staged);
     let found = fs::lstat(&path).map_err(|error| Error::io("read", &path, error))?;
@@ -226,7 +227,7 @@ pub(crate) fn check_staged_file(staging: &StagingFolder, staged: &str, bytes: u6
     Ok(())
 }
 
-/// What others are told of an output.
+/// The part of an output's spec that workers need.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerOutputSpec {
     url: String,
@@ -238,8 +239,8 @@ pub struct WorkerOutputSpec {
 }
 
 impl WorkerOutputSpec {
-    /// What is to be said of an output; none of one that only this process can write: standard output, one that goes
-    /// through a program, a format that was registered here.
+    /// Extracts the workers' part of a spec. Returns `None` for an output that only this process can write:
+    /// standard output, one that passes through a program, a format registered in this process.
     pub fn from_spec(spec: &SinkSpec) -> Option<WorkerOutputSpec> {
         let format = spec.parse().ok()?.format;
         if spec.url == "-" || spec.exec.is_some() || matches!(format, OutputFormat::Registered(_)) {
@@ -255,10 +256,10 @@ impl WorkerOutputSpec {
         })
     }
 
-    /// The output.
+    /// Returns the spec of the output.
     ///
     /// # Errors
-    /// [`Error::Usage`] where it is of another release.
+    /// [`Error::Usage`] if another release has written it.
     pub fn into_spec(self) -> Result<SinkSpec> {
         Ok(SinkSpec {
             format: Some(self.format.parse()?),
@@ -271,20 +272,20 @@ impl WorkerOutputSpec {
     }
 }
 
-/// Rows by who is to write them: all of one path have the same writer.
+/// Partitions rows by their writer: all rows of one path have the same writer.
 pub struct WriterPartitioner {
-    /// None where there is one file.
+    /// `None` for an output of one file.
     router: Option<RowRouter>,
-    /// The writer of each path that was met.
+    /// The writer of each path seen so far.
     writer_of_path: Vec<usize>,
     writer_count: usize,
 }
 
 impl WriterPartitioner {
-    /// For so many writers at most; of one file there is one.
+    /// Creates a partitioner for at most `count` writers; an output of one file has one writer.
     ///
     /// # Errors
-    /// [`Error::Usage`] for columns in the path that are not there.
+    /// [`Error::Usage`] for unknown columns in the path.
     pub fn new(spec: &SinkSpec, schema: &Schema, count: usize) -> Result<Self> {
         let parsed = spec.parse()?;
         let template = parsed.template.filter(|template| template.is_partitioned());
@@ -299,31 +300,31 @@ impl WriterPartitioner {
         Ok(WriterPartitioner { router, writer_of_path: Vec::new(), writer_count: count })
     }
 
-    /// The paths that were met, each with its writer.
+    /// Returns the values of the paths seen so far.
     pub fn path_values(&self) -> Vec<PathValues> {
         let keys = self.router.as_ref().map(RowRouter::path_keys).unwrap_or_default();
         keys.iter().cloned().map(PathValues).collect()
     }
 
-    /// Refuses more paths than are allowed.
+    /// Returns an error if `count` exceeds the maximum number of paths.
     ///
     /// # Errors
-    /// As [`apart`](Self::apart).
+    /// Returns the errors of [`partition_rows`](Self::partition_rows).
     pub fn check_path_count(&self, count: usize) -> Result<()> {
         self.router.as_ref().map_or(Ok(()), |router| router.check_path_count(count))
     }
 
-    /// Which writer a path has.
+    /// Returns the writer of a path.
     pub fn writer_index(&self, path: &PathValues) -> usize {
         writer_for_key(&path.0, self.writer_count)
     }
 
-    /// How many writers there are.
+    /// Returns the number of writers.
     pub fn writer_count(&self) -> usize {
         self.writer_count
     }
 
-    /// What each writer has of some rows, in their order; those that have none are left out.
+    /// Returns the rows of each writer, in their order; leaves out writers without rows.
     ///
     /// # Errors
     /// [`Error::Usage`] when there are more paths than allowed.
@@ -344,7 +345,7 @@ impl WriterPartitioner {
     }
 }
 
-/// Which of so many writers a path has: the same wherever it is asked.
+/// Returns the writer of a path among `count`: the same in every process.
 fn writer_for_key(key: &PathKey, count: usize) -> usize {
     let mut bytes = Vec::new();
     for value in key {
@@ -358,23 +359,23 @@ fn writer_for_key(key: &PathKey, count: usize) -> usize {
         }
     }
     let hash = fnv_1a_128(&bytes);
-    // Its last bits are not spread well where values are short.
+    // The last bits of the hash are unevenly distributed for short values.
     (((hash >> 64) ^ hash) % count as u128) as usize
 }
 
-/// Where one process writes files of an output that somebody else has.
+/// The opened target to which one worker writes files of an output.
 pub enum OpenOutputTarget {
-    /// In the staging folder.
+    /// The staging folder.
     Folder(PathBuf),
-    /// In a bucket.
+    /// The bucket.
     Bucket(Arc<Bucket>),
 }
 
 impl OpenOutputTarget {
-    /// The place of an output: in the folder that who has it tells, or in the output's bucket.
+    /// Opens the target of an output: the folder that the output's owner states, or the output's bucket.
     ///
     /// # Errors
-    /// Where the bucket cannot be reached.
+    /// Returns an error if the bucket cannot be reached.
     pub fn open(
         spec: &SinkSpec,
         folder: Option<&WorkerOutputFolder>,
@@ -392,7 +393,7 @@ impl OpenOutputTarget {
     }
 }
 
-/// Writes rows to files of an output that somebody else has.
+/// Writes rows to files of an output that another process owns.
 pub struct WorkerOutputWriter<'a> {
     kind: WorkerWriterKind<'a>,
     rows: u64,
@@ -405,15 +406,15 @@ enum WorkerWriterKind<'a> {
     Objects(Box<PartitionedRows>, UniqueStagedNames, ObjectUploads<'a>),
 }
 
-/// How objects are sent whose bytes are in files.
+/// Sends objects whose bytes are in local files.
 struct ObjectUploads<'a> {
     bucket: &'a Arc<Bucket>,
     begun_uploads: &'a [BegunUpload],
-    /// The folder of the files.
+    /// The folder of the local files.
     _folder: tempfile::TempDir,
 }
 
-/// Names that no other writer has.
+/// Staged names that no other writer uses.
 struct UniqueStagedNames {
     folder: PathBuf,
     prefix: String,
@@ -432,11 +433,11 @@ impl StagingArea for UniqueStagedNames {
 }
 
 impl<'a> WorkerOutputWriter<'a> {
-    /// Begins to write rows of some paths, or of the one file. Objects go to uploads that were `begun` for them; those of
-    /// several paths are files in `spill` before.
+    /// Begins to write the rows of some paths, or of the one file. Objects go to the uploads in `begun`;
+    /// those of several paths are files in `spill` first.
     ///
     /// # Errors
-    /// As [`Sink::create_with`](crate::Sink::create_with).
+    /// Returns the errors of [`Sink::create_with`](crate::Sink::create_with).
     pub fn new(
         spec: &SinkSpec,
         (place, begun): (&'a OpenOutputTarget, &'a [BegunUpload]),
@@ -493,10 +494,10 @@ impl<'a> WorkerOutputWriter<'a> {
         Ok(WorkerOutputWriter { kind, rows: 0 })
     }
 
-    /// Adds rows. Those of one path keep their order.
+    /// Adds rows. Rows of one path keep their order.
     ///
     /// # Errors
-    /// As [`Sink::write_with`](crate::Sink::write_with).
+    /// Returns the errors of [`Sink::write_with`](crate::Sink::write_with).
     pub fn write(&mut self, batch: &RecordBatch, tick: WaitCallback<'_>) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         match &mut self.kind {
@@ -511,11 +512,11 @@ impl<'a> WorkerOutputWriter<'a> {
         }
     }
 
-    /// Ends the files, which are durable then; with how many rows they have. None where one is too large for an object
-    /// that nothing was begun for: all have to be written again.
+    /// Ends the files and makes them durable. Returns their number of rows and the files. Returns `None` if
+    /// one is too large for an object without an upload: then all have to be written again.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Returns the errors of [`write`](Self::write).
     pub fn finish(self, tick: WaitCallback<'_>) -> Result<Option<(u64, Vec<WorkerOutputFile>)>> {
         let WorkerOutputWriter { kind, rows } = self;
         let one = |bytes, what| {
@@ -575,7 +576,8 @@ fn finish_partitioned_files(
     Ok((router.path_keys().to_vec(), sizes))
 }
 
-/// Who makes it appear may be on another machine, which does not make durable what this one has in memory.
+/// Makes a staged file durable. The owner may be on another machine, which cannot sync the memory of this
+/// one.
 fn sync_staged_file(path: &Path) -> Result<()> {
     let synced = fs::open(path).and_then(|file| fs::sync_file(&file));
     synced.map_err(|error| Error::io("write", path, error))
@@ -616,10 +618,10 @@ impl ObjectUploads<'_> {
     }
 }
 
-/// What a file of a staging folder is called that another process writes: digits, as its owner's own are, and as many as no
-/// other process has.
+/// Returns a name for a worker's file in a staging folder: digits, as in the owner's own names, and enough of
+/// them to be unique among processes.
 pub fn unique_staged_name() -> String {
-    // Many may begin one within a second, and processes of containers have the same few numbers.
+    // Many may begin a file within a second, and processes in containers have the same few numbers.
     let (run, more) = (RunId::new(), RunId::new());
     let split = |run: &RunId| {
         let (time, random) = run.as_str().split_once('-').unwrap_or((run.as_str(), ""));

@@ -1,4 +1,4 @@
-//! Arrow IPC, files and streams.
+//! The Arrow IPC format, as files and streams.
 
 use std::io::{BufWriter, Write};
 
@@ -65,7 +65,7 @@ impl FileFormat for ArrowFormat {
 
 impl BatchEncoder for StreamWriter<BufWriter<EncoderOutput>> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError> {
-        // Views are written with all that they could point into, in its order.
+        // The writer writes everything that views could point into, in the order of the buffers.
         Ok(StreamWriter::write(self, &batch_compaction::canonicalize_buffers(batch)?)?)
     }
 

@@ -1,4 +1,4 @@
-//! Avro object container files.
+//! The Avro format: object container files.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -9,7 +9,7 @@ use crate::compression::{CodecChoice, OutputCodec, codec_with_levels, codec_with
 use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
 
-/// How deep it is read here.
+/// Maximum nesting depth that our Avro reader supports.
 const AVRO_DEPTH_MAX: usize = 31;
 
 pub(super) struct AvroFormat;

@@ -1,8 +1,8 @@
-//! Dates in milliseconds (`date64`) in Parquet, which has dates in days alone.
+//! Converts dates in milliseconds (`date64`) for Parquet, which only has dates in days.
 //!
-//! The parquet crate writes them as integers that say nothing of being dates, unless all of a file's
-//! types are coerced. So they are written as days, and the file's Arrow schema says what they were:
-//! Arrow's readers, ours among them, give the same column back, and all others see dates.
+//! The parquet crate writes them as plain integers, not marked as dates, unless all types of a file
+//! are coerced. So they are written as days, and the file's Arrow schema records the original type:
+//! Arrow's readers, including ours, return the original column, and all others see dates.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use super::EncodeError;
 use crate::error::Error;
 
-/// The schema with days for milliseconds; none where it has no such dates.
+/// Returns the schema with dates in days instead of milliseconds; `None` if it has no such dates.
 pub(super) fn schema_with_date32(schema: &SchemaRef) -> Option<SchemaRef> {
     let fields = fields_with_date32(schema.fields());
     let differs = fields.iter().zip(schema.fields()).any(|(days, own)| days != own);
@@ -49,7 +49,7 @@ fn type_with_date32(of: &DataType) -> DataType {
     }
 }
 
-/// The rows as `schema` has them, which [`in_days`] gave.
+/// Casts a batch to `schema`, which [`schema_with_date32`] returned.
 ///
 /// # Errors
 /// [`Error::Usage`] for a date that is not a whole number of days.

@@ -1,9 +1,9 @@
-//! CSV and TSV.
+//! The CSV and TSV formats.
 //!
-//! **CSV** is RFC 4180 with LF and a header line, unless that is left out: a field is quoted if it holds the
+//! **CSV** is RFC 4180 with LF and a header line, which can be omitted. A field is quoted if it contains the
 //! delimiter, a quote, CR or LF. A null is an empty field, or the null text if one is given;
 //! a string that would read as null (the empty string, or one equal to the null text) is
-//! quoted. One case is ambiguous, as everywhere: in a file of one column and no null text, a
+//! quoted. One case is ambiguous, as in all CSV: in a file of one column without a null text, a
 //! null is written `""`, because readers skip empty lines and the row would be lost.
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::compression::CodecChoice;
 use crate::encoder_output::EncoderOutput;
 use crate::error::Result;
 
-/// Fields with a delimiter between them.
+/// The definition of a format with delimited fields.
 pub(super) struct DelimitedFormat {
     name: &'static str,
     suffixes: &'static [&'static str],
@@ -77,7 +77,7 @@ impl FileFormat for DelimitedFormat {
     }
 }
 
-/// Records, in which a null is `null`.
+/// The line format of delimited records, with `null` as the text of a null.
 struct DelimitedRecords {
     delimiter: u8,
     null: String,

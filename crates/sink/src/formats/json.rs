@@ -1,4 +1,4 @@
-//! JSON lines.
+//! The JSON format: one object per line.
 //!
 //! Every row has every key, nulls as `null`; floats that JSON cannot hold (`NaN`, infinities) are
 //! `null` too. Integers are exact, whatever their width.
@@ -14,7 +14,7 @@ use crate::encoder_output::EncoderOutput;
 use crate::error::Result;
 use crate::value_text::json_key;
 
-/// One JSON object per row.
+/// The definition of the JSON format.
 pub(super) struct JsonFormat;
 
 impl FileFormat for JsonFormat {

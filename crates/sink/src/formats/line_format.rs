@@ -1,8 +1,8 @@
-//! Formats whose rows are lines: bytes appended to a buffer.
+//! Line formats: formats whose rows are lines, encoded by appending bytes to a buffer.
 //!
-//! Such a file is its header followed by its rows, so that rows can be encoded in any order of
-//! files and appended whenever there is reason to: this is what lets the partitioned writer hold
-//! encoded bytes instead of rows.
+//! Such a file is its header followed by its rows. Rows can therefore be encoded in any order of
+//! files and appended at any time, so that the partitioned writer can hold encoded bytes instead of
+//! rows.
 
 use std::io::Write;
 use std::ops::Range;
@@ -15,23 +15,23 @@ use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
 use crate::value_text::TextColumn;
 
-/// Encoded bytes are handed on in pieces of about this size.
+/// Approximate size of the pieces in which encoded bytes are written.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
-/// So many rows are encoded at a time, so that wide rows do not fill memory.
+/// Maximum number of rows encoded at a time, so that wide rows do not fill memory.
 pub(crate) const ENCODED_ROWS_MAX: usize = 256;
 
-/// How rows are written as lines.
+/// An encoder of rows as lines.
 pub(crate) trait LineFormat: Send {
-    /// Appends what stands before the first row.
+    /// Appends the text before the first row.
     fn write_header(&self, schema: &Schema, out: &mut Vec<u8>);
 
-    /// What stands before each value of the column called `name`.
+    /// Returns the text before each value of the column called `name`.
     fn value_prefix(&self, _name: &str) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Appends some of a batch's rows.
+    /// Appends a range of a batch's rows.
     fn write_rows(&self, batch: &PreparedBatch, rows: Range<usize>, out: &mut Vec<u8>);
 
     /// Prepares a batch's columns.
@@ -58,12 +58,12 @@ fn name_column_in_error(error: Error, name: &str) -> Error {
     }
 }
 
-/// The columns of one batch, ready to be written row by row, each with its label.
+/// The columns of one batch with their value prefixes, prepared for writing row by row.
 pub(crate) struct PreparedBatch {
     pub(super) columns: Vec<(Vec<u8>, TextColumn)>,
 }
 
-/// Writes one file of lines.
+/// The encoder of one file in a line format.
 pub(super) struct LineEncoder<F> {
     format: F,
     buffer: Vec<u8>,

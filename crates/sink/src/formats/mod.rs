@@ -1,12 +1,12 @@
-//! The formats: each in a file of its own, and the one list of them.
+//! The output formats, each in a file of its own, and the list of them.
 //!
-//! A format says what it is called, by what it is compressed, which schemas it has a place for, and what
-//! makes bytes of batches ([`Encoder`]). One whose rows are lines says that too ([`LineFormat`]): lines can be
-//! appended to a file whenever there is reason to, so that many files are written at once in less memory.
-//! What stands around all of them is the same: names and templates, compression of text, programs that bytes
-//! go through, staging and commit.
+//! A format defines its name, its codecs, the schemas that it can hold, and its encoder from batches to bytes
+//! ([`BatchEncoder`]). A format whose rows are lines also provides a [`LineFormat`]: lines can be
+//! appended to a file at any time, so that many files are written at once in less memory.
+//! Everything around the formats is shared: names and templates, compression of text, programs that bytes
+//! pass through, staging and commit.
 //!
-//! To add a format is to write its file and to name it in the list below.
+//! To add a format, write its file and add it to the list below.
 
 use std::io;
 use std::str::FromStr;
@@ -34,19 +34,19 @@ mod registered_format;
 mod rowfile;
 pub(crate) mod text;
 
-/// The list.
+/// Defines [`OutputFormat`] from the list of formats.
 macro_rules! formats {
     ($($(#[doc = $doc:literal])+ $name:ident = $format:expr,)+) => {
-        /// How results are written.
+        /// The format of an output.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum OutputFormat {
             $($(#[doc = $doc])+ $name,)+
-            /// A format that the program around has added.
+            /// A format that the host program has registered.
             Registered(&'static RegisteredFormat),
         }
 
         impl OutputFormat {
-            /// Those that are always there, in the order in which messages list them.
+            /// The built-in formats, in the order in which messages list them.
             pub(crate) const BUILT_IN: &'static [OutputFormat] = &[$(OutputFormat::$name,)+];
 
             fn definition(self) -> &'static dyn FileFormat {
@@ -70,77 +70,78 @@ formats! {
     Json = json::JsonFormat,
     /// Parquet, zstd-compressed unless told otherwise.
     Parquet = parquet::ParquetFormat,
-    /// Arrow IPC: its file format, or its stream format where the output is no file or its name
+    /// Arrow IPC: its file format, or its stream format if the output is not a file or its name
     /// ends in `.arrows`.
     Arrow = arrow::ArrowFormat,
     /// An Avro object container file, deflated unless told otherwise.
     Avro = avro::AvroFormat,
-    /// Rows whose schema stands once (`docs/formats/rowfile.md`), zstd-compressed unless told
+    /// Rows with one schema per file (`docs/formats/rowfile.md`), zstd-compressed unless told
     /// otherwise.
     Rowfile = rowfile::RowfileFormat,
 }
 
-/// A format, as a sink sees it.
+/// The definition of an output format.
 pub(crate) trait FileFormat: Send + Sync {
-    /// The name users write.
+    /// Returns the name that users write.
     fn name(&self) -> &str;
 
-    /// Other words that users may write for it.
+    /// Returns other names that users may write.
     fn synonyms(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What the names of its files end in, without the dot; the name of the format, mostly.
+    /// Returns the suffix of its file names, without the dot; by default the format's name.
     fn suffix(&self) -> &str {
         self.name()
     }
 
-    /// The suffixes that tell it, in lower case and without the dot.
+    /// Returns the suffixes that identify the format, in lower case and without the dot.
     fn suffixes(&self) -> &'static [&'static str];
 
-    /// By what it can be compressed; the first one is what is used if nothing is said.
+    /// Returns its codecs; the first one is the default.
     fn codec_choices(&self) -> &'static [CodecChoice];
 
-    /// Whether it is text, which is compressed as a whole; others are compressed inside, and are for programs.
+    /// Returns true for text, which is compressed as a whole. Other formats compress internally, and are for
+    /// programs.
     fn is_text(&self) -> bool {
         false
     }
 
-    /// Whether it keeps what a schema says of its columns besides their names and values.
+    /// Returns true if it preserves the schema's information about columns beyond names and values.
     fn preserves_column_metadata(&self) -> bool {
         false
     }
 
-    /// Whether writing it may wait for code of the user's for any length of time.
+    /// Returns true if writing may block on the user's code for any length of time.
     fn may_block_on_user_code(&self) -> bool {
         false
     }
 
-    /// Whether a file's bytes depend on how its rows are cut into batches.
+    /// Returns true if a file's bytes depend on the division of its rows into batches.
     fn depends_on_batch_boundaries(&self) -> bool {
         false
     }
 
-    /// Refuses a schema that it cannot hold, before any work.
+    /// Returns an error for a schema that it cannot hold, before any work.
     ///
     /// # Errors
     /// [`Error::Usage`].
     fn check_schema(&self, schema: &SchemaRef) -> Result<()>;
 
-    /// Returns whether a file may begin with the columns' names, or without them.
+    /// Returns true if a file may begin with or without the column names.
     fn has_optional_header(&self) -> bool {
         false
     }
 
-    /// Returns the writer of its rows as lines; none for a format whose files cannot be appended to.
+    /// Returns the writer of its rows as lines; `None` for a format whose files cannot be appended to.
     fn line_format(&self, _encoding: &FileEncoding) -> Option<Box<dyn LineFormat>> {
         None
     }
 
-    /// Begins a file: a header is written even if no row follows.
+    /// Begins a file. Writes a header even if no row follows.
     ///
     /// # Errors
-    /// What the output refuses, and a schema that the format cannot hold after all.
+    /// Returns the error of the output, or an error for a schema that the format turns out not to hold.
     fn new_encoder(
         &'static self,
         out: EncoderOutput,
@@ -149,58 +150,58 @@ pub(crate) trait FileFormat: Send + Sync {
     ) -> Result<Box<dyn BatchEncoder>, EncodeError>;
 }
 
-/// How a file is encoded, whatever its format.
+/// The options with which a file is encoded in any format.
 #[derive(Clone)]
 pub(crate) struct FileEncoding {
-    /// What bytes are compressed by, of text or inside the format.
+    /// The codec, applied to text or within the format.
     pub(crate) codec: OutputCodec,
-    /// Whether nothing can be put behind the rows: Arrow is written as a stream.
+    /// True if nothing can follow the rows: Arrow is then written as a stream.
     pub(crate) is_stream: bool,
-    /// What a null looks like in text.
+    /// The text of a null.
     pub(crate) null_text: Option<String>,
-    /// True if text begins with the columns' names.
+    /// True if text begins with the column names.
     pub(crate) has_header: bool,
-    /// What errors call the output.
+    /// The name of the output in errors.
     pub(crate) output_name: String,
-    /// In bytes.
+    /// Memory limit in bytes.
     pub(crate) memory_limit_bytes: usize,
-    /// That may encode, at least one.
+    /// Number of threads that may encode, at least one.
     pub(crate) threads: usize,
-    /// Ends what runs beside: a program, a writer of the user's.
+    /// The flag that stops a program or a writer of the user's.
     pub(crate) cancel: CancelFlag,
 }
 
-/// Makes bytes of batches. All of them have the schema that it was made for. Memory is bounded by a megabyte
-/// for lines, the window for a table and a row group for Parquet.
+/// Encodes batches of one schema to bytes. Memory is bounded by a megabyte
+/// for lines, the width sample for a table and a row group for Parquet.
 pub(crate) trait BatchEncoder: Send {
     /// Adds rows.
     ///
     /// # Errors
-    /// What the output refuses; a value that the format cannot hold.
+    /// Returns the error of the output; an error for a value that the format cannot hold.
     fn write(&mut self, batch: &RecordBatch) -> Result<(), EncodeError>;
 
-    /// Ends the file: all bytes are handed on.
+    /// Ends the file, and passes on all bytes.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Returns the errors of [`write`](Self::write).
     fn finish(self: Box<Self>) -> Result<(), EncodeError>;
 }
 
-/// Why rows have not become bytes.
+/// The error of an encoder.
 #[derive(Debug)]
 pub(crate) enum EncodeError {
-    /// The output has refused them.
+    /// A refusal by the output.
     Output(io::Error),
-    /// The format has no place for them: what it says.
+    /// A value or schema that the format cannot hold, with its message.
     Unwritable(String),
-    /// An encoder has failed: what it says.
+    /// A failure of the encoder, with its message.
     Encoder(String),
-    /// Anything else, which names what it is about.
+    /// Any other error, whose message names its object.
     Other(Error),
 }
 
 impl EncodeError {
-    /// What the user is told of the output called `name`.
+    /// Returns the error for the user about the output called `name`.
     pub(crate) fn into_sink_error(self, name: &str) -> Error {
         match self {
             EncodeError::Output(error) => Error::io("write", name, error),
@@ -229,25 +230,25 @@ impl From<Error> for EncodeError {
 }
 
 impl OutputFormat {
-    /// The names users can write, those of the formats that were added behind the others.
+    /// Returns the names that users can write; those of registered formats come last.
     pub fn names() -> Vec<&'static str> {
         let added = sources::registered_format_names(true);
         Self::BUILT_IN.iter().map(|format| format.name()).chain(added).collect()
     }
 
-    /// The name that [`FromStr`] takes.
+    /// Returns the name that [`FromStr`] takes.
     pub fn name(self) -> &'static str {
         self.definition().name()
     }
 
-    /// What the names of its files end in, without the dot.
+    /// Returns the suffix of its file names, without the dot.
     pub fn suffix(self) -> &'static str {
         self.definition().suffix()
     }
 
-    /// The format that a file's suffix stands for, in any case of letters: `.csv`, `.tsv`,
+    /// Returns the format that a file's suffix stands for, in any case of letters: `.csv`, `.tsv`,
     /// `.json`, `.jsonl`, `.ndjson`, `.parquet`, `.arrow`, `.feather`, `.ipc`, `.arrows`,
-    /// `.avro`, `.rowfile`; a suffix of compression behind it is set aside.
+    /// `.avro`, `.rowfile`. Ignores a suffix of compression behind it.
     pub fn from_path(path: &str) -> Option<Self> {
         let (stem, _) = tidemill_source::Compression::strip_suffix(path);
         let suffix = stem.rsplit_once('.')?.1.to_ascii_lowercase();
@@ -257,17 +258,17 @@ impl OutputFormat {
         Self::BUILT_IN.iter().find(is_told).copied().or_else(added)
     }
 
-    /// Whether it is for programs and not for people.
+    /// Returns true for a format for programs and not for people.
     pub fn is_binary(self) -> bool {
         !self.definition().is_text()
     }
 
-    /// Whether it keeps what a schema says of its columns besides their names and values.
+    /// Returns true if it preserves the schema's information about columns beyond names and values.
     pub(crate) fn preserves_column_metadata(self) -> bool {
         self.definition().preserves_column_metadata()
     }
 
-    /// Whether writing it may wait for code of the user's for any length of time.
+    /// Returns true if writing may block on the user's code for any length of time.
     pub(crate) fn may_block_on_user_code(self) -> bool {
         self.definition().may_block_on_user_code()
     }
@@ -276,22 +277,22 @@ impl OutputFormat {
         self.definition().depends_on_batch_boundaries()
     }
 
-    /// By what it can be compressed.
+    /// Returns its codecs.
     pub(crate) fn codec_choices(self) -> &'static [CodecChoice] {
         self.definition().codec_choices()
     }
 
-    /// Refuses a schema that the format cannot hold, before any work.
+    /// Returns an error for a schema that the format cannot hold, before any work.
     pub(crate) fn check_schema(self, schema: &SchemaRef) -> Result<()> {
         self.definition().check_schema(schema)
     }
 
-    /// Returns whether a file may begin with the columns' names, or without them.
+    /// Returns true if a file may begin with or without the column names.
     pub(crate) fn has_optional_header(self) -> bool {
         self.definition().has_optional_header()
     }
 
-    /// How its rows are written as lines, if they are.
+    /// Returns the writer of its rows as lines, if it has one.
     pub(crate) fn line_format(self, encoding: &FileEncoding) -> Option<Box<dyn LineFormat>> {
         self.definition().line_format(encoding)
     }
@@ -332,7 +333,7 @@ impl std::fmt::Display for OutputFormat {
     }
 }
 
-/// Refuses two columns of one name, where columns are found by their names.
+/// Returns an error for two columns of one name, for formats that find columns by name.
 fn refuse_duplicate_names(format: &str, schema: &Schema) -> Result<()> {
     for (i, field) in schema.fields().iter().enumerate() {
         if schema.fields()[..i].iter().any(|earlier| earlier.name() == field.name()) {
@@ -345,7 +346,7 @@ fn refuse_duplicate_names(format: &str, schema: &Schema) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what is nested deeper than readers of a format, ours and others', go.
+/// Returns an error for columns nested deeper than the readers of a format, ours and others', support.
 fn refuse_deep_nesting(format: &str, schema: &Schema, depth_max: usize) -> Result<()> {
     for field in schema.fields() {
         let depth = nesting_depth(field.data_type());
@@ -363,15 +364,15 @@ fn refuse_deep_nesting(format: &str, schema: &Schema, depth_max: usize) -> Resul
     Ok(())
 }
 
-/// How deep Arrow's readers go, as FlatBuffers verifies what they read.
+/// Maximum nesting depth in Arrow's readers, which verify their input by FlatBuffers.
 const ARROW_DEPTH_MAX: usize = 56;
 
-/// How many records, lists and maps are within one another.
+/// Returns the number of records, lists and maps nested in one another.
 fn nesting_depth(data_type: &DataType) -> usize {
     child_types(data_type).map(|inner| 1 + nesting_depth(inner)).max().unwrap_or(0)
 }
 
-/// The types of what a record, list or map has within it.
+/// Returns the types inside of a record, list or map.
 fn child_types(data_type: &DataType) -> Box<dyn Iterator<Item = &DataType> + '_> {
     match data_type {
         DataType::Struct(fields) => Box::new(fields.iter().map(|field| field.data_type())),

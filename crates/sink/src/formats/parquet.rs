@@ -1,4 +1,4 @@
-//! Parquet.
+//! The Parquet format.
 
 use std::sync::Arc;
 
@@ -99,10 +99,10 @@ fn contains_interval(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Interval(_)) || child_types(data_type).any(contains_interval)
 }
 
-/// A file in encoding.
+/// The encoder of one Parquet file.
 struct ParquetEncoder {
     writer: ParquetWriter<EncoderOutput>,
-    /// The schema with dates in days, where it has some in milliseconds.
+    /// The schema with dates in days, if it has dates in milliseconds.
     days_schema: Option<SchemaRef>,
 }
 
@@ -121,7 +121,7 @@ impl BatchEncoder for ParquetEncoder {
     }
 }
 
-/// What the output refuses is text here, and is taken from the output itself.
+/// Keeps only the text. An error of the output is taken from the output itself.
 impl From<ParquetError> for EncodeError {
     fn from(error: ParquetError) -> Self {
         EncodeError::Encoder(error.to_string())
@@ -134,7 +134,7 @@ fn parquet_compression(codec: OutputCodec) -> Result<Compression, ParquetError> 
         OutputCodec::Snappy => Compression::SNAPPY,
         OutputCodec::Gzip(level) => Compression::GZIP(GzipLevel::try_new(level)?),
         OutputCodec::Brotli(level) => Compression::BROTLI(BrotliLevel::try_new(level)?),
-        // The other one of Parquet's two is not the same everywhere.
+        // Parquet's other LZ4 codec is not the same in all implementations.
         OutputCodec::Lz4 => Compression::LZ4_RAW,
         OutputCodec::Zstd(level) => {
             Compression::ZSTD(ZstdLevel::try_new(OutputCodec::signed_level(level))?)

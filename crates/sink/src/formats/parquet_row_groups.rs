@@ -1,13 +1,14 @@
-//! Parquet files, of few columns and of thousands.
+//! Writes the row groups of Parquet files, of few columns and of thousands.
 //!
-//! All columns of a row group are encoded side by side, on several threads where there are some: batches are
-//! gathered to some [`GATHERED_ROWS`] rows, of which each thread encodes one column after another. Whether the row
-//! group is full is looked at in between, so that a file is the same bytes on any number of threads.
+//! All columns of a row group are encoded in parallel if several threads are available. Batches are gathered
+//! to some [`GATHERED_ROWS_MAX`] rows, of which each thread encodes one column after another. Only in between
+//! does the writer check if the row group is full, so that a file has the same bytes for any number of
+//! threads.
 //!
-//! Each column takes some [`COLUMN_BYTES`] before its first value: a table of its dictionary, the state of its
-//! compression, a page. For 5,000 columns that is more than 1 GB. Where it is more than there is, rows wait as they are
-//! until they make a row group, and its columns are encoded some at a time. The row groups of both are
-//! alike.
+//! Each column takes some [`COLUMN_WRITER_BYTES`] before its first value: its dictionary's table, the state
+//! of its compression, a page. For 5,000 columns that is more than 1 GB. If it exceeds the available memory,
+//! rows wait unencoded until they make a row group, and its columns are encoded a few at a time. Both ways
+//! produce the same row groups.
 
 use std::io::Write;
 use std::ops::Range;
@@ -26,40 +27,41 @@ use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::writer::SerializedFileWriter;
 use tidemill_base::batch_compaction;
 
-/// A row group ends after this many rows …
+/// Maximum number of rows of a row group …
 pub(super) const ROW_GROUP_ROWS: usize = 1 << 20;
-/// … or when its columns take this much memory, if the budget allows that much.
+/// … and the memory of its columns at which it ends, if the budget allows that much.
 const ROW_GROUP_BYTES: usize = 128 << 20;
 
-/// What a column that is being encoded takes beside its values, about.
+/// Approximate memory of a column that is being encoded, beside its values.
 const COLUMN_WRITER_BYTES: usize = 192 << 10;
 
-/// So many columns are encoded at a time where they cannot all be.
+/// Number of columns that are encoded at a time if they cannot all be.
 const COLUMNS_PER_TURN: usize = 32;
 
-/// What an array takes beside its values, about.
+/// Approximate memory of an array beside its values.
 const ARRAY_OVERHEAD_BYTES: usize = 256;
 
-/// So many rows are encoded in one go, or batches of so many bytes.
+/// Number of rows, or bytes of batches, that are encoded at a time.
 const GATHERED_ROWS_MAX: usize = 1 << 16;
 const GATHERED_BYTES_MAX: usize = 8 << 20;
 
-/// A thread is worth starting for so many values.
+/// Number of values for which a thread is worth starting.
 const VALUES_PER_THREAD_MIN: usize = 1 << 16;
 
-/// A file in encoding.
+/// The writer of one Parquet file.
 pub(super) enum ParquetWriter<W: Write + Send> {
-    /// All columns at once.
+    /// Encodes all columns at once.
     AllColumns(Box<AllColumnsWriter<W>>),
-    /// Some columns at a time.
+    /// Encodes some columns at a time.
     ColumnTurns(Box<ColumnTurnsWriter<W>>),
 }
 
 impl<W: Write + Send> ParquetWriter<W> {
-    /// A file that takes `memory_limit` bytes, or twice that where its columns are many, encoded by so many threads.
+    /// Begins a file that takes `memory_limit` bytes, or twice that if its columns are many, encoded by
+    /// `threads`.
     ///
     /// # Errors
-    /// As Arrow's writer.
+    /// Returns the errors of Arrow's writer.
     pub(super) fn new(
         out: W,
         schema: &SchemaRef,
@@ -82,7 +84,7 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// Adds rows.
     ///
     /// # Errors
-    /// As Arrow's writer.
+    /// Returns the errors of Arrow's writer.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
         match self {
             ParquetWriter::AllColumns(writer) => writer.write(batch),
@@ -93,7 +95,7 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// Ends the file.
     ///
     /// # Errors
-    /// As Arrow's writer.
+    /// Returns the errors of Arrow's writer.
     pub(super) fn finish(self) -> Result<W, ParquetError> {
         match self {
             ParquetWriter::AllColumns(mut writer) => {
@@ -109,20 +111,20 @@ impl<W: Write + Send> ParquetWriter<W> {
     }
 }
 
-/// A file whose columns are encoded side by side.
+/// A writer that encodes all columns of a row group in parallel.
 pub(super) struct AllColumnsWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     factory: ArrowRowGroupWriterFactory,
     schema: SchemaRef,
-    /// How many leaves each column has.
+    /// Number of leaves of each column.
     leaf_counts: Vec<usize>,
-    /// The columns in the order in which they are begun: those that take longest first.
+    /// The order in which columns are started: those that take longest first.
     column_order: Vec<usize>,
-    /// The row group's, one a leaf; none before its first row.
+    /// The row group's writers, one per leaf; empty before its first row.
     column_writers: Vec<ArrowColumnWriter>,
-    /// Rows that have been encoded for it.
+    /// Number of rows encoded for the row group.
     encoded_rows: usize,
-    /// What is to be encoded next.
+    /// The batches to be encoded next.
     gathered: Vec<RecordBatch>,
     gathered_rows: usize,
     gathered_bytes: usize,
@@ -146,7 +148,7 @@ impl<W: Write + Send> AllColumnsWriter<W> {
             }
         }
         let mut order: Vec<usize> = (0..leaves.len()).collect();
-        // Text is hashed, compared and copied, and what is nested has several columns.
+        // Text is hashed, compared and copied, and nested columns have several leaves.
         order.sort_by_key(|column| {
             let is_number = schema.field(*column).data_type().primitive_width().is_some();
             (is_number, std::cmp::Reverse(leaves[*column]))
@@ -193,7 +195,7 @@ impl<W: Write + Send> AllColumnsWriter<W> {
         Ok(())
     }
 
-    /// Encodes what has been gathered.
+    /// Encodes the gathered batches.
     fn encode_gathered(&mut self) -> Result<(), ParquetError> {
         let batches = std::mem::take(&mut self.gathered);
         let rows = std::mem::take(&mut self.gathered_rows);
@@ -248,7 +250,7 @@ impl<W: Write + Send> AllColumnsWriter<W> {
     }
 }
 
-/// What `work` makes of each, in their order, done by up to so many threads, this one among them.
+/// Runs `work` on each task, on up to `threads` threads including this one, and returns the results in order.
 fn run_in_parallel<T: Send, U: Send>(
     tasks: Vec<T>,
     threads: usize,
@@ -270,7 +272,7 @@ fn run_in_parallel<T: Send, U: Send>(
     };
     std::thread::scope(|scope| {
         for _ in 0..helpers {
-            // Where there can be no more threads, those that there are do it.
+            // If no more threads can start, the existing ones do the work.
             let _ =
                 std::thread::Builder::new().name("encode".into()).spawn_scoped(scope, take_part);
         }
@@ -280,17 +282,17 @@ fn run_in_parallel<T: Send, U: Send>(
     results.into_iter().map(|result| result.into_inner().unwrap_or_else(missing)).collect()
 }
 
-/// A file whose columns are encoded some at a time.
+/// A writer that encodes some columns of a row group at a time.
 pub(super) struct ColumnTurnsWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     schema: SchemaRef,
-    /// The columns that are encoded together, by their places, with what makes writers for them.
+    /// Ranges of columns that are encoded together, each with the factory of their writers.
     column_turns: Vec<(Range<usize>, ArrowRowGroupWriterFactory)>,
     /// The rows of the next row group.
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
     waiting_bytes: usize,
-    /// Of these, the last ones, which are to become one batch: an array of a few rows is mostly
+    /// Number of batches at the end of `waiting` that will be concatenated: an array of a few rows is mostly
     /// overhead.
     small_batch_count: usize,
     small_batch_bytes: usize,
@@ -358,7 +360,7 @@ impl<W: Write + Send> ColumnTurnsWriter<W> {
         Ok(())
     }
 
-    /// Writes what waits as a row group.
+    /// Writes the waiting rows as a row group.
     fn flush_row_group(&mut self) -> Result<(), ParquetError> {
         let waiting = std::mem::take(&mut self.waiting);
         (self.waiting_rows, self.waiting_bytes, self.small_batch_count, self.small_batch_bytes) =
@@ -394,7 +396,7 @@ fn batch_memory_bytes(batch: &RecordBatch) -> usize {
     batch.get_array_memory_size() + batch.num_columns() * ARRAY_OVERHEAD_BYTES
 }
 
-/// What makes writers for some columns: those of a file that has these alone.
+/// Returns a factory of writers for some columns: the one of a file with only these columns.
 fn new_row_group_factory(
     schema: &SchemaRef,
     properties: &WriterPropertiesPtr,
@@ -419,7 +421,7 @@ mod tests {
 
     use super::*;
 
-    /// A column of each shape, over and over.
+    /// Creates a batch with columns of four shapes in turn.
     fn batch(columns: usize, rows: std::ops::Range<i64>) -> RecordBatch {
         let fields = (0..columns).map(|index| {
             let at = index as i64;
@@ -487,7 +489,7 @@ mod tests {
     fn file_bytes_are_equal_on_any_number_of_threads_and_equal_to_arrow_writer() {
         let ends = [0i64, 1, 5_000, 5_000, 90_000, 90_100, 200_000, 290_000];
         let batches: Vec<_> = ends.windows(2).map(|two| batch(9, two[0]..two[1])).collect();
-        // Row groups that end by their bytes, by their rows, and not at all.
+        // The limits make row groups end by their bytes, by their rows, and not at all.
         for memory_limit in [9 * COLUMN_WRITER_BYTES * 2, 1 << 30] {
             let (one, false) = write_with_threads(&batches, memory_limit, 1) else {
                 panic!("few columns")

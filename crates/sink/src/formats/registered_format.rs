@@ -1,8 +1,8 @@
-//! Files that a writer of the program's makes.
+//! Formats whose writer the host program has registered.
 //!
-//! The writer pulls batches and makes a file at a path; rows are pushed here, and files go where
-//! the sink wants them: staged, to a bucket, through a program. So the writer has a thread, a few
-//! batches wait for it, and what it has made beside is copied to its place when it has ended.
+//! The writer pulls batches and makes a file at a path. Rows are pushed here, and files go where
+//! the sink wants them: staged, to a bucket, through a program. So the writer has a thread and a queue of a
+//! few batches, and its temporary file is copied to the output when it has ended.
 
 use std::any::Any;
 use std::fs::File;
@@ -25,9 +25,9 @@ use crate::compression::{CodecChoice, codec_without_levels};
 use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
 
-/// Batches that wait for the writer.
+/// Maximum number of batches that wait for the writer.
 const WAITING_BATCHES_MAX: usize = 2;
-/// How often who waits looks whether it is to stop.
+/// Interval at which waiting threads check for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl FileFormat for RegisteredFormat {
@@ -39,7 +39,7 @@ impl FileFormat for RegisteredFormat {
         RegisteredFormat::suffix(self)
     }
 
-    /// The list of them knows.
+    /// Returns nothing: the registry of formats finds them by suffix.
     fn suffixes(&self) -> &'static [&'static str] {
         &[]
     }
@@ -69,7 +69,7 @@ impl FileFormat for RegisteredFormat {
     }
 }
 
-/// The writer of a format.
+/// Returns the writer of a format.
 ///
 /// # Errors
 /// [`Error::Usage`] if there is none.
@@ -78,24 +78,24 @@ fn require_writer(format: &RegisteredFormat) -> Result<&dyn RegisteredFormatWrit
     format.writer().ok_or_else(|| Error::usage(missing()))
 }
 
-/// What a writer could not do.
+/// Returns the error for a failed writer.
 fn format_error(format: &RegisteredFormat, output: &str, source: BoxedHostError) -> Error {
     Error::RegisteredFormat { format: format.name().to_owned(), path: output.to_owned(), source }
 }
 
-/// A file in the making.
+/// An encoder that passes batches to a registered writer.
 struct RegisteredEncoder {
     format: &'static RegisteredFormat,
-    /// None once the writer wants no more.
+    /// `None` once the writer takes no more batches.
     batch_sender: Option<SyncSender<RecordBatch>>,
     writer_thread: Option<JoinHandle<Result<()>>>,
-    /// How many batches were sent, and how many the writer has taken.
+    /// Numbers of batches sent, and taken by the writer.
     batches_sent: u64,
     batches_taken: Arc<AtomicU64>,
-    /// Holds the file until it is copied.
+    /// Holds the temporary file until it is copied.
     folder: tempfile::TempDir,
     output_name: String,
-    /// Raised where the batches end before all were written.
+    /// Raised if the batches end before all were written.
     cancel: CancelFlag,
     out: EncoderOutput,
 }
@@ -154,7 +154,7 @@ impl RegisteredEncoder {
     fn wait_for_writer(&mut self) -> Result<()> {
         let Some(writer) = self.writer_thread.take() else { return Ok(()) };
         while !writer.is_finished() {
-            // It is told by its next batch, and is waited for: the file is in use until then.
+            // Its next batch tells it to stop. The wait is necessary: it uses the file until then.
             std::thread::park_timeout(POLL_INTERVAL);
         }
         writer.join().unwrap_or_else(|panic| Err(panic_error(panic.as_ref())))
@@ -206,12 +206,12 @@ impl BatchEncoder for RegisteredEncoder {
 
 impl Drop for RegisteredEncoder {
     fn drop(&mut self) {
-        // A writer whose batches end too early must not take them for all.
+        // If the batches end too early, the writer must not take them for all.
         self.cancel.cancel();
     }
 }
 
-/// What the writer pulls.
+/// The queued batches, as the reader from which the writer pulls.
 struct QueuedBatchReader {
     schema: SchemaRef,
     receiver: Receiver<RecordBatch>,
@@ -225,7 +225,7 @@ impl Iterator for QueuedBatchReader {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Err(stopped) = self.cancel.check() {
-                // What a writer is told is what a user is told.
+                // The writer gets the same error as the user.
                 let stopped = tidemill_base::Error::from(stopped);
                 return Some(Err(ArrowError::ExternalError(Box::new(stopped))));
             }

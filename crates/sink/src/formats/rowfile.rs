@@ -1,4 +1,4 @@
-//! Rows whose schema stands once (`docs/formats/rowfile.md`).
+//! The rowfile format: rows with one schema per file (`docs/formats/rowfile.md`).
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;

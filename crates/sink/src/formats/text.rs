@@ -1,4 +1,4 @@
-//! The table for people: aligned columns on a terminal.
+//! The text format: a table of aligned columns for people.
 //!
 //! ```text
 //! day         state  users
@@ -7,12 +7,12 @@
 //! 2013-01-01  NULL       7
 //! ```
 //!
-//! The first rows (up to 1,000, or 1 MiB of text) decide how wide the columns are; from there
-//! on rows are written as they come with these widths, so memory is bounded and nothing is
+//! The first rows (up to 1,000, or 1 MiB of text) decide the widths of the columns. Later
+//! rows are written as they come with these widths, so memory is bounded and nothing is
 //! left out. A value wider than its column pushes the rest of its line to the right.
 //!
-//! Control characters are escaped (`\n`, `\x1b`), and so are the marks that turn text around:
-//! what a log file holds must not drive the terminal that shows it.
+//! Control characters are escaped (`\n`, `\x1b`), and so are the marks that reverse the direction of text:
+//! the content of a log file must not control the terminal that shows it.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::estimate_display::{EstimateDisplay, is_displayed_estimate};
 use crate::value_text::{self, TextColumn};
 
-/// By what text is compressed, of this format and of others.
+/// The codecs of this and the other text formats.
 pub(super) const TEXT_CODECS: &[CodecChoice] = &[
     codec_without_levels("none"),
     codec_with_levels("gzip", 0, 9, 6),
@@ -38,7 +38,7 @@ pub(super) const TEXT_CODECS: &[CodecChoice] = &[
     codec_with_levels("xz", 0, 9, 6),
 ];
 
-/// Refuses columns that have no text.
+/// Returns an error for columns whose type has no text.
 pub(crate) fn refuse_columns_without_text(format: &str, schema: &Schema) -> Result<()> {
     for field in schema.fields() {
         if !value_text::can_write_as_text(field.data_type()) {
@@ -55,7 +55,7 @@ pub(crate) fn refuse_columns_without_text(format: &str, schema: &Schema) -> Resu
     Ok(())
 }
 
-/// The format.
+/// The definition of the text format.
 pub(super) struct TextTableFormat;
 
 impl FileFormat for TextTableFormat {
@@ -67,7 +67,7 @@ impl FileFormat for TextTableFormat {
         "txt"
     }
 
-    /// None: `.txt` may be anything.
+    /// Returns nothing: `.txt` may be any format.
     fn suffixes(&self) -> &'static [&'static str] {
         &[]
     }
@@ -100,11 +100,11 @@ impl FileFormat for TextTableFormat {
 
 const WIDTH_SAMPLE_ROWS: usize = 1_000;
 const WIDTH_SAMPLE_BYTES: usize = 1 << 20;
-/// A column is padded to at most this many cells: one long message in a window must not push
-/// every other row off the screen.
+/// Maximum number of cells to which a column is padded: one long message in the sample must not push
+/// all other rows off the screen.
 const COLUMN_WIDTH_MAX: usize = 80;
 
-/// Writes a table; see the module.
+/// Writes an aligned table; see the module.
 struct TextTableEncoder {
     out: BufWriter<EncoderOutput>,
     estimates: EstimateDisplay,
@@ -116,9 +116,9 @@ struct TextTableEncoder {
     line: String,
 }
 
-/// Whether the widths are known yet.
+/// The state of the sample that decides the widths.
 enum WidthSample {
-    /// Cells of the rows held back, in row order.
+    /// The cells of the rows held back, in row order.
     Collecting {
         cells: Vec<String>,
         bytes: usize,
@@ -222,9 +222,9 @@ impl BatchEncoder for TextTableEncoder {
     }
 }
 
-/// The cells of some rows as a table for people shows them, row by row; none for a null. They are those of
-/// [the columns that it has](crate::shown_columns): an estimate and its bounds are one, `12,300 ± 210`. Of a text of
-/// more than `chars_max` characters the first are left, and `…`.
+/// Formats the cells of some rows as a table for people shows them, row by row; `None` for a null. The
+/// columns are [those displayed](crate::displayed_columns): an estimate and its bounds are one, `12,300 ±
+/// 210`. A text of more than `chars_max` characters is cut and ends with `…`.
 ///
 /// # Errors
 /// [`Error::Usage`] for a column of a type that has no text.
@@ -233,7 +233,7 @@ pub fn format_cells(
     rows: Range<usize>,
     chars_max: usize,
 ) -> Result<Vec<Vec<Option<String>>>> {
-    // An estimate is no identifier, whose digits would be looked for as they are.
+    // An estimate is no identifier; nobody searches for its exact digits.
     let estimates = EstimateDisplay::new(batch.schema_ref());
     let batch = estimates.merge_bounds(&batch.slice(rows.start, rows.len()))?;
     let columns = batch.columns().iter().map(TextColumn::new).collect::<Result<Vec<_>>>()?;
@@ -256,7 +256,7 @@ pub fn format_cells(
 
 fn format_line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool]) {
     out.clear();
-    // Blanks are written when something follows them: none stand at a line's end.
+    // Blanks are written only before further text, so that no line ends with them.
     let mut blanks = 0;
     for (i, cell) in cells.iter().enumerate() {
         let padding = widths[i].saturating_sub(cell.width());
@@ -276,7 +276,7 @@ fn format_line(out: &mut String, cells: &[String], widths: &[usize], right: &[bo
     out.push('\n');
 }
 
-/// Whether a table shows the type at the right side of its column.
+/// Returns true if a table aligns the type to the right.
 pub fn is_numeric_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => is_numeric_type(values),
@@ -284,7 +284,7 @@ pub fn is_numeric_type(data_type: &DataType) -> bool {
     }
 }
 
-/// The text with everything that a terminal might obey made visible.
+/// Escapes everything in a text that a terminal might obey.
 pub(crate) fn escape_for_terminal(text: &str) -> String {
     tidemill_base::redaction::escape_control_chars(text, &[])
 }

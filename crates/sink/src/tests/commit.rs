@@ -1,4 +1,4 @@
-//! All or nothing: after any fault at any moment, and after a kill.
+//! Tests that a commit leaves all or nothing: after any fault at any moment, and after a kill.
 
 use tidemill_base::cancellation::Interrupted;
 
@@ -6,7 +6,7 @@ use super::super::file_commit::StagingFolder;
 use super::super::fs::fault::{self, InjectedFault};
 use super::*;
 
-/// What a run does in these tests: five files in folders, two of them spooled.
+/// Runs the output of these tests: five files in folders, two of them spooled.
 fn work(
     root: &Path,
     pattern: &str,
@@ -28,7 +28,7 @@ pub(super) fn numbers(range: std::ops::Range<i64>, note: &str) -> RecordBatch {
     .unwrap()
 }
 
-/// A destination that has one file already, and what is in it.
+/// Creates a destination with one file, and returns it with its content.
 fn destination(temp: &tempfile::TempDir) -> (PathBuf, BTreeMap<String, String>) {
     let root = temp.path().join("out");
     std::fs::create_dir_all(root.join("0")).unwrap();
@@ -43,7 +43,7 @@ fn without_staging(tree: &BTreeMap<String, String>) -> BTreeMap<String, String> 
     tree.iter().filter(|(name, _)| keep(name)).map(|(k, v)| (k.clone(), v.clone())).collect()
 }
 
-/// Fails each operation in turn and looks at what is left.
+/// Fails each operation in turn, and checks the remaining files.
 fn every_fault(pattern: &str, overwrite: bool, range: std::ops::Range<i64>, fault: InjectedFault) {
     let rows = [numbers(range.clone(), "first"), numbers(range, "second")];
     let whole = memory_tempdir();
@@ -65,14 +65,14 @@ fn every_fault(pattern: &str, overwrite: bool, range: std::ops::Range<i64>, faul
         let left = read_tree(temp.path());
         let visible = without_staging(&left);
         if result.is_ok() {
-            // Only removing what nobody needs any more may fail unnoticed.
+            // Only the removal of unneeded files may fail unnoticed.
             assert_eq!(visible, after, "{fault:?} at {n}");
         } else if fault == InjectedFault::Once && visible != before && visible != after {
             // Files were replaced; the commit waits to be finished.
             assert!(overwrite, "{fault:?} at {n}: {visible:?}");
             assert!(matches!(result, Err(Error::UnfinishedCommit { .. })), "{result:?}");
         }
-        // Recovery may be hit too, at any moment, and is repeated.
+        // Faults hit recovery too, at any moment; it is repeated.
         for m in 0.. {
             let again = fault::run_with_fault(m, InjectedFault::Crash, || recover_commits(&root));
             if !again.1 || m > 200 {
@@ -119,7 +119,7 @@ fn a_crash_while_a_failed_commit_is_taken_back_leaves_all_or_nothing() {
 #[test]
 fn a_file_that_appears_during_a_crashed_commit_is_not_replaced() {
     let rows = [numbers(1..6, "x")];
-    // As long as the run's own file: size does not give it away.
+    // A file of the same length as the run's own: its size does not give it away.
     let theirs = "!".repeat("n,folder,note\n5,1,x\n".len());
     let mut met = 0;
     for n in 0.. {
@@ -173,8 +173,8 @@ fn a_file_put_in_place_of_a_committed_one_is_not_taken_back() {
             .map(|n| root.join(format!("{}/{n}.csv", n % 2)))
             .filter(|p| p.exists())
             .collect();
-        // Somebody takes the last name, so that the commit has to be taken back, and puts a file of
-        // the same length where one of its own was: over it, or written into it.
+        // Another program takes the last name, so that the commit has to be undone, and puts a file of
+        // the same length in place of one of the run's own: over it, or written into it.
         if reached && !given.is_empty() && !root.join("1/5.csv").exists() {
             met += 1;
             std::fs::create_dir_all(root.join("1")).unwrap();
@@ -216,7 +216,7 @@ fn live_run_on_same_names_is_reported_by_its_identifier() {
         other => panic!("{other:?}"),
     }
     assert_eq!(recover_commits(&temp.path().join("out")).unwrap().live_runs, [live.to_string()]);
-    // Other names are no trouble, and a run's end does not disturb the other.
+    // Other names do not conflict, and a run's end does not disturb the other.
     run(&template(&temp, "out/{state}.csv"), &[flights()], 1 << 20).unwrap();
     first.write(&flights()).unwrap();
     first.commit().unwrap();
@@ -345,8 +345,8 @@ fn new_files_have_the_permissions_that_the_umask_leaves() {
     assert_eq!(mode(&temp.path().join("x.csv")), mode(&plain));
 }
 
-/// The child of the kill tests: replaces 200 files, over and over, until it is killed; by
-/// itself at the n-th operation of its second round if so told.
+/// The child process of the kill tests: replaces 200 files, over and over, until it is killed; if requested,
+/// it kills itself at the n-th operation of its second round.
 #[test]
 fn child_that_is_killed() {
     let Some(root) = std::env::var_os("TIDEMILL_TEST_KILLED") else { return };
@@ -380,7 +380,7 @@ fn child(root: &Path, at: Option<usize>) -> std::process::Command {
     child
 }
 
-/// The round that all 200 files below a folder are of; they must all be there and of one.
+/// Returns the round that wrote all 200 files below a folder; they must all exist and be of one round.
 fn common_round(temp: &tempfile::TempDir) -> u64 {
     let found = read_tree(temp.path());
     assert_eq!(found.len(), 203, "{:?}", found.keys());
@@ -397,7 +397,7 @@ fn common_round(temp: &tempfile::TempDir) -> u64 {
 fn a_run_killed_at_any_operation_leaves_all_or_nothing() {
     use std::os::unix::process::ExitStatusExt;
     let (mut finished, mut removed) = (0, 0);
-    // Every operation at either end, and a spread of the 200 alike in each phase between.
+    // Tests every operation at either end, and some of the 200 equal ones in each phase between.
     for at in (0..20).chain((20..1_400).step_by(37)) {
         let temp = memory_tempdir();
         let root = temp.path().join("out");
@@ -416,7 +416,7 @@ fn a_run_killed_at_any_operation_leaves_all_or_nothing() {
     assert!(finished > 5 && removed > 10, "{finished} finished, {removed} removed");
 }
 
-/// Kills land where they land: `make soak` repeats it for a given time.
+/// Kills hit random operations: `make soak` repeats it for a given time.
 #[test]
 #[ignore = "kills from outside: make soak repeats it for a given time"]
 fn soak_a_run_killed_from_outside() {
@@ -431,13 +431,13 @@ fn soak_a_run_killed_from_outside() {
         let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
         let begun = lines.map_while(std::io::Result::ok).find(|line| line.contains("round"));
         assert!(begun.is_some());
-        // Spreads the kills over a round; what must hold, holds whenever it comes.
+        // Spreads the kills over a round; the invariants hold whenever a kill comes.
         std::thread::sleep(std::time::Duration::from_micros(kill * 997 % 60_000));
         child.kill().unwrap();
         child.wait().unwrap();
         recover_commits(&root).unwrap();
-        // Once there is output, there always is. Before that, an empty destination may be left:
-        // there is nowhere to note that it was made before it was.
+        // Once there is output, there always is. Before that, an empty destination may remain:
+        // its creation cannot be recorded before it exists.
         whole |= read_tree(temp.path()).keys().any(|name| name != "out/");
         if whole {
             common_round(&temp);

@@ -39,7 +39,7 @@ fn flights() -> RecordBatch {
     .unwrap()
 }
 
-/// What the user is told.
+/// Returns the error message for the user.
 fn user_message(error: Error) -> String {
     tidemill_base::Error::from(error).to_string()
 }
@@ -104,8 +104,8 @@ fn run(spec: &SinkSpec, batches: &[RecordBatch], memory: usize) -> Result<Output
     sink.commit()
 }
 
-/// A folder in memory if there is such: thousands of commits wait for no disk there, and the
-/// order of operations, which is what is tested, is the same.
+/// Returns a folder in memory if possible: there, thousands of commits wait for no disk, and the
+/// tested order of operations is the same.
 fn memory_tempdir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
@@ -114,7 +114,7 @@ fn template(temp: &tempfile::TempDir, pattern: &str) -> SinkSpec {
     SinkSpec::new(format!("{}/{pattern}", temp.path().display()))
 }
 
-/// A writer for what is no file.
+/// Creates a writer for an output that is not a file.
 fn stream<W: Write + Send + 'static>(
     format: OutputFormat,
     schema: SchemaRef,
@@ -443,7 +443,7 @@ fn parquet_and_arrow_hold_the_rows_and_an_empty_result_its_schema() {
     }
 }
 
-/// What the Parquet reader takes.
+/// Returns the bytes as the input of the Parquet reader.
 fn bytes(all: Vec<u8>) -> std::fs::File {
     use std::io::Seek;
     let mut file = tempfile::tempfile().unwrap();
@@ -522,7 +522,7 @@ fn one_file_is_written_staged_and_committed() {
         assert_eq!((written.files, written.rows), (1, 4));
         assert_eq!(std::fs::metadata(&path).unwrap().len(), written.bytes);
         assert_eq!(read_tree(temp.path()).len(), 3);
-        // Once more: refused before any work, unless it may be replaced.
+        // The second run is refused before any work, unless it may replace the file.
         let again = Sink::create(&spec, flights().schema(), &RunId::new(), 1 << 20);
         assert!(matches!(again, Err(Error::OutputExists { more: 0, .. })));
         let spec = SinkSpec { overwrite: true, ..spec };

@@ -1,4 +1,4 @@
-//! Many files within little memory hold exactly their rows, in order.
+//! Tests that many files written within little memory contain exactly their rows, in order.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -63,7 +63,7 @@ fn rows_of(path: &Path, format: OutputFormat) -> Vec<String> {
     batches.iter().flat_map(|batch| lines(OutputFormat::Json, batch)).collect()
 }
 
-/// All members of what may be compressed.
+/// Decompresses all members of a possibly compressed file.
 fn decoded(bytes: Vec<u8>) -> Vec<u8> {
     use tidemill_source::Compression::{Bzip2, Gzip, None, Xz, Zstd};
     let mut out = Vec::new();
@@ -300,8 +300,8 @@ fn a_cancelled_run_stops_between_the_files_of_a_move() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whoever has how many of the rows: all of a path have one writer, in their order, and the files are those of one
-    /// sink. Some are begun twice, and what nobody takes leaves nothing.
+    /// Regardless of the partition of rows among writers, all rows of a path have one writer, in their order,
+    /// and the files equal those of one sink. Some files are written twice, and unadopted ones leave nothing.
     #[test]
     fn files_written_by_workers_equal_those_of_one_sink(
         batches in prop::collection::vec(
@@ -334,7 +334,7 @@ proptest! {
         let spec = said.into_spec().unwrap();
         let cancel = CancelFlag::new();
         let own = OpenOutputTarget::open(&spec, Some(&folder), &spec.storage_options, &cancel).unwrap();
-        // Each batch is put apart by somebody who has seen no other.
+        // A new partitioner, which has seen no other batch, partitions each batch.
         let mut apart: HashMap<usize, Vec<RecordBatch>> = HashMap::new();
         for batch in &batches {
             let mut spread = WriterPartitioner::new(&spec, &schema, count).unwrap();

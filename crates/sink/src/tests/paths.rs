@@ -1,4 +1,4 @@
-//! Values in paths: distinct values have distinct names, whatever they are.
+//! Tests of values in paths: distinct values have distinct names, whatever they are.
 
 use proptest::prelude::*;
 use tidemill_source::{is_ignored_name, parse_partition_keys};
@@ -81,7 +81,7 @@ fn values_with_colliding_names_get_distinct_names() {
         &[&[Some("x-y"), Some("z")], &[Some("x"), Some("y-z")], &[Some("p-q"), Some("r")]],
         false,
     );
-    // What nothing clashes with keeps its plain name.
+    // A name without a collision stays plain.
     assert_eq!(found, ["x%2Dy-z.csv", "x-y%2Dz.csv", "p-q-r.csv"]);
     // Between letters: the separator itself is encoded in the values.
     let found =
@@ -93,7 +93,7 @@ fn values_with_colliding_names_get_distinct_names() {
 fn names_that_differ_in_case_are_told_apart_where_the_file_system_folds_it() {
     let values: &[&[Option<&str>]] = &[&[Some("Texas")], &[Some("texas")], &[Some("EWR")]];
     assert_eq!(names("out/{s}/x.csv", values, false), ["Texas/x.csv", "texas/x.csv", "EWR/x.csv"]);
-    // What percent-decoding reads back is the value.
+    // Percent-decoding returns the value.
     assert_eq!(names("out/{s}/x.csv", values, true), ["%54exas/x.csv", "texas/x.csv", "EWR/x.csv"]);
     // The composed and the decomposed form are one name there.
     assert_eq!(
@@ -189,7 +189,7 @@ proptest! {
             .into_iter()
             .map(|(a, b)| vec![a.map(String::into_boxed_str), b.map(String::into_boxed_str)])
             .collect();
-        // `assign` refuses names that fold to one, so that it comes back is half of the test.
+        // `assign_paths` refuses names that fold to one, so its success is half of the test.
         let names = assign_paths(&template, &keys, folds).unwrap();
         let fold = |name: &String| if folds { name.to_ascii_lowercase() } else { name.clone() };
         let distinct: std::collections::HashSet<String> = names.iter().map(fold).collect();
@@ -204,7 +204,7 @@ proptest! {
                 prop_assert!(!folds || component.is_ascii(), "{}", component);
             }
         }
-        // The order in which values arrive decides nothing.
+        // The order in which values arrive does not matter.
         let mut reversed: Vec<PathKey> = keys.clone();
         reversed.reverse();
         let mut again = assign_paths(&template, &reversed, folds).unwrap();
