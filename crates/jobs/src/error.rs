@@ -1,23 +1,23 @@
-//! What can go wrong with the job log.
+//! The error type of the job log.
 
 use std::path::Path;
 
 /// The crate's results.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a record is not kept, or not found. What the user is told of it says
-/// [`tidemill_base::Error`], of which each is a variant.
+/// An error of the job log. The message for users is that of [`tidemill_base::Error`], which has each of
+/// these variants.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A period, a run or a group that is not understood, or that there is none of.
+    /// A period, a run or a group that is invalid or unknown.
     #[error("{message}")]
     Usage {
-        /// What is wrong.
+        /// The mistake.
         message: String,
-        /// What to do about it.
+        /// Hint for correcting it.
         hint: Option<String>,
     },
-    /// The operating system refused.
+    /// An error of the operating system.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// The attempted action, as an infinitive.
@@ -27,16 +27,16 @@ pub enum Error {
         /// The operating system's answer.
         source: std::io::Error,
     },
-    /// A record that this release does not read.
+    /// A record that this release cannot read.
     #[error("`{path}` is damaged: {reason}")]
     Corrupt {
         /// The segment of the log.
         path: String,
-        /// Where in it, in bytes.
+        /// Offset in the segment in bytes.
         offset: u64,
-        /// What was expected and what was found.
+        /// The expected and the found value.
         reason: String,
-        /// What to do about it.
+        /// Hint for the user.
         hint: Option<String>,
     },
     /// A broken invariant.

@@ -1,4 +1,4 @@
-//! The job log on disk: appended to by any number of processes, read from its end.
+//! The job log on disk: any number of processes append to it, and readers read it from its end.
 //!
 //! ```text
 //! $TIDEMILL_HOME/jobs/
@@ -7,18 +7,17 @@
 //! └── 00000009.log      the one that is appended to
 //! ```
 //!
-//! A record goes out in one `write` to a file opened with `O_APPEND`, which a local file system
-//! carries out as a whole after whatever another process has written: no lock, and so nobody
-//! who waits for a process that hangs. What a kill or a full disk cuts short is a line without
-//! a valid checksum; the next record begins with a line feed and stands on its own line. Spark's
-//! event log and shell histories choose lines of text for the same reasons; a database file
-//! (atuin's SQLite) would list by index, but locks its writers against one another.
+//! A record is written by one `write` to a file opened with `O_APPEND`. A local file system performs it as a
+//! whole after the writes of other processes, so there is no lock, and no process waits for one that hangs. A
+//! kill or a full disk leaves a line without a valid checksum; the next record begins with a line feed and
+//! stands on its own line. Spark's event log and shell histories use lines of text for the same reasons. A
+//! database file (atuin's SQLite) would list by index, but it locks its writers against one another.
 //!
 //! Reading goes backwards in blocks: the last 20 runs cost one block of the newest segment,
 //! whatever the log's size.
 //!
-//! A segment that is full is left and the next number begun; whoever begins one removes the
-//! oldest beyond the limit. Two that begin one at once begin the same.
+//! A full segment is closed, and the next number begins. The process that begins a segment removes the oldest
+//! ones beyond the limit. Two processes that begin one at the same time begin the same one.
 
 use std::fs::File;
 use std::io::Write;
@@ -31,35 +30,35 @@ use tidemill_base::state_folder::StateFolder;
 
 use crate::run_record::{self, LINE_BYTES_MAX, LogLine, RunRecord};
 
-/// How much the log may take on disk, in bytes. Default: 256 MiB, which is about 250,000 runs.
+/// Default maximum size of the log on disk in bytes: 256 MiB, about 250,000 runs.
 pub const LOG_BYTES_MAX_DEFAULT: u64 = 256 << 20;
 
-/// The least limit, in bytes.
+/// Minimum of the maximum size in bytes.
 const LOG_BYTES_MAX_MIN: u64 = 1 << 20;
 
-/// Segments that a full log consists of.
+/// Number of segments of a full log.
 const SEGMENT_COUNT: u64 = 16;
 
-/// What is read at once, in bytes.
+/// Size of one read in bytes.
 const READ_BLOCK_BYTES: usize = 64 << 10;
 
-/// The variable that sets the log's limit, or turns it off.
+/// The environment variable that sets the maximum size of the log, or turns it off.
 pub const JOB_LOG_ENV_VAR: &str = "TIDEMILL_JOB_LOG";
 
-/// Whether runs are logged, and how much of them is kept.
+/// Retention of the job log: off, or a maximum size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogRetention {
-    /// Nothing is logged.
+    /// Runs are not logged.
     Off,
-    /// At most so many bytes.
+    /// Maximum size in bytes.
     SizeLimit(u64),
 }
 
 impl LogRetention {
-    /// What [`LOG_VARIABLE`] says.
+    /// Reads [`JOB_LOG_ENV_VAR`].
     ///
     /// # Errors
-    /// [`Error::Usage`] if it says neither a size nor `off`.
+    /// [`Error::Usage`] if it is neither a size nor `off`.
     pub fn from_environment() -> Result<Self> {
         std::env::var(JOB_LOG_ENV_VAR)
             .map_or(Ok(LogRetention::SizeLimit(LOG_BYTES_MAX_DEFAULT)), |text| Self::parse(&text))
@@ -93,12 +92,12 @@ pub struct JobLog {
 }
 
 impl JobLog {
-    /// The log of a state folder; nothing is made before the first record.
+    /// Returns the log of a state folder; the first record creates its folder.
     pub fn new(home: &StateFolder, limit_bytes: u64) -> Self {
         JobLog { folder: home.path().join("jobs"), limit_bytes }
     }
 
-    /// Where the segments are.
+    /// Returns the folder of the segments.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -106,7 +105,7 @@ impl JobLog {
     /// Appends a record.
     ///
     /// # Errors
-    /// [`Error::Io`]; what was written of the record by then is skipped by readers.
+    /// [`Error::Io`]; readers skip the part of the record written by then.
     pub fn append(&self, record: &RunRecord) -> Result<()> {
         let bytes = record
             .encode()
@@ -127,12 +126,12 @@ impl JobLog {
         let mut file = File::options()
             .append(true)
             .create(true)
-            // What people run is nobody else's business.
+            // The runs of a user are private.
             .mode(0o600)
             .open(&path)
             .map_err(|e| Error::from_io("append to", &path, e))?;
         let failed = |e| Error::from_io("append to", &path, e);
-        // Once: the rest of a record after another process's would be worse than a torn one.
+        // A single write: the rest of a record after another process's record would be worse than a torn one.
         let written = file.write(&bytes).map_err(failed)?;
         if written < bytes.len() {
             return Err(failed(std::io::Error::from(std::io::ErrorKind::StorageFull)));
@@ -147,13 +146,13 @@ impl JobLog {
             .map(|(_, path)| std::fs::metadata(path).map_or(0, |data| data.len()))
             .collect();
         let mut total = sizes.iter().fold(segment_bytes, |sum, size| sum.saturating_add(*size));
-        // The newest stays whatever its size.
+        // The newest segment stays, whatever its size.
         let old = segments.iter().zip(&sizes).take(segments.len().saturating_sub(1));
         for ((_, path), size) in old {
             if total <= self.limit_bytes {
                 break;
             }
-            // Another process may have been faster, or its removal is for the next to do.
+            // Another process may have removed it already; after a failure, the next process tries again.
             let _ = std::fs::remove_file(path);
             total -= size;
         }
@@ -163,7 +162,7 @@ impl JobLog {
         self.folder.join(format!("{number:08}.log"))
     }
 
-    /// The segments, oldest first.
+    /// Lists the segments, oldest first.
     fn list_segments(&self) -> Result<Vec<(u64, PathBuf)>> {
         let unreadable = |e| Error::from_io("list", &self.folder, e);
         let entries = match std::fs::read_dir(&self.folder) {
@@ -175,7 +174,7 @@ impl JobLog {
         for entry in entries {
             let path = entry.map_err(unreadable)?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            // `4.log` or `notes.log` is somebody else's.
+            // A file such as `4.log` or `notes.log` does not belong to the log.
             let digits = name.strip_suffix(".log").filter(|digits| digits.len() >= 8);
             let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
             if let Some(number) = digits.and_then(|digits| digits.parse().ok())
@@ -188,7 +187,7 @@ impl JobLog {
         Ok(segments)
     }
 
-    /// The records from the newest to the oldest.
+    /// Returns a reader of the records from newest to oldest.
     ///
     /// # Errors
     /// [`Error::Io`] if the folder cannot be listed.
@@ -202,12 +201,12 @@ impl JobLog {
     }
 }
 
-/// What of the log could not be read.
+/// The torn or damaged records that a reader skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DamagedRecords {
-    /// How many lines.
+    /// Number of lines.
     pub count: u64,
-    /// Where the first few are: the segment, and the line's first byte in it.
+    /// The first few locations: the segment, and the offset of the line in it.
     pub first_locations: Vec<(PathBuf, u64)>,
 }
 
@@ -221,7 +220,7 @@ impl DamagedRecords {
         }
     }
 
-    /// A warning to show, if anything is damaged.
+    /// Returns a warning for the user if a record is damaged.
     pub fn warning(&self) -> Option<String> {
         if self.count == 0 {
             return None;
@@ -243,17 +242,17 @@ impl DamagedRecords {
 struct OpenSegment {
     path: PathBuf,
     file: File,
-    /// Where the buffer's first byte stands in the file.
+    /// Offset of the buffer in the file.
     buffer_offset: u64,
-    /// What was read and not yet given out.
+    /// Bytes read but not returned yet.
     buffer: Vec<u8>,
-    /// Whether the buffer's end is in the middle of a line that is too long to be a record.
+    /// True if the buffer ends within a line that is too long for a record.
     is_overlong: bool,
 }
 
 /// Reads the job log backwards.
 pub struct ReverseLogReader {
-    /// Those that are still to be read, oldest first.
+    /// Segments not read yet, oldest first.
     remaining_segments: Vec<(u64, PathBuf)>,
     open_segment: Option<OpenSegment>,
     bytes_read: u64,
@@ -261,18 +260,18 @@ pub struct ReverseLogReader {
 }
 
 impl ReverseLogReader {
-    /// How much has been read of the log's files, in bytes.
+    /// Returns the number of bytes read from the log's files.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// What has been skipped so far.
+    /// Returns the damaged records skipped so far.
     pub fn damage(&self) -> &DamagedRecords {
         &self.damage
     }
 
-    /// The next record back for which `wanted` holds of its JSON, as a first look that costs
-    /// no parsing; none at the start of the log.
+    /// Returns the next older record whose JSON satisfies `wanted`, a check that needs no parsing; `None` at
+    /// the start of the log.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`] for a record of a newer version.
@@ -302,14 +301,14 @@ impl ReverseLogReader {
         Ok(None)
     }
 
-    /// The next line back that is not empty, and where it starts.
+    /// Returns the next older line that is not empty, and its offset.
     fn previous_line(&mut self) -> Result<Option<(Vec<u8>, u64)>> {
         loop {
             let Some(open) = &mut self.open_segment else {
                 let Some((_, path)) = self.remaining_segments.pop() else { return Ok(None) };
                 let file = match File::open(&path) {
                     Ok(file) => file,
-                    // It was the oldest a moment ago.
+                    // Another process has removed the oldest segment.
                     Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                     Err(e) => return Err(Error::from_io("read", &path, e)),
                 };
@@ -343,7 +342,7 @@ impl ReverseLogReader {
                 if open.is_overlong {
                     self.damage.add_location(&open.path, 0);
                 } else if !line.is_empty() {
-                    // Closed with the next call, which finds nothing more.
+                    // The next call finds nothing more and closes the segment.
                     return Ok(Some((line, 0)));
                 }
                 self.open_segment = None;
@@ -381,7 +380,7 @@ pub(super) mod tests {
     use super::*;
     use crate::run_record::tests::sample_record;
 
-    /// A log in a folder of its own.
+    /// Returns a log in a folder of its own.
     pub(crate) fn test_log(folder: &Path, limit_bytes: u64) -> JobLog {
         JobLog { folder: folder.join("jobs"), limit_bytes }
     }
@@ -456,7 +455,7 @@ pub(super) mod tests {
             let (found, damage) = ids(&log);
             assert_eq!(found, [id(2), id(0)], "torn after {end}");
             if end == 1 {
-                // A line feed alone is nothing.
+                // A single line feed is not damage.
                 assert_eq!(damage.warning(), None);
             } else {
                 let place = format!("`{}` at byte {}", path.display(), before + 1);
@@ -499,7 +498,7 @@ pub(super) mod tests {
         log.append(&sample_record(&id(1), 0)).unwrap();
         let (found, damage) = ids(&log);
         assert_eq!((found, damage.count), (vec![id(1), id(0)], 1));
-        // And at the very start of a segment.
+        // Also at the very start of a segment.
         fs::write(&path, &noise).unwrap();
         let (found, damage) = ids(&log);
         assert_eq!((found, damage.count), (vec![], 1));
@@ -509,7 +508,7 @@ pub(super) mod tests {
     fn last_runs_of_a_large_log_cost_one_block() {
         let temp = tempfile::tempdir().unwrap();
         let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
-        // A segment of 40,000 runs under 25 names is a million for whoever reads.
+        // A segment of 40,000 runs under 25 names reads like a million runs.
         let bytes: Vec<u8> = (0..40_000)
             .flat_map(|number| sample_record(&id(number), 0).encode().unwrap())
             .collect();

@@ -1,11 +1,11 @@
-//! The job log: what ran, what it cost, and what a change saved.
+//! The job log: runs with their cost and result, and reports about them.
 //!
-//! - `error`: what can go wrong?
-//! - `record`: what is kept of a run, and how is it a line?
-//! - `log`: how do lines get into the log and back out, newest first?
-//! - `recorder`: what did a run cost?
-//! - `period`: which time is meant by `7d`?
-//! - `report`: what does the log say: list, show, top, compare?
+//! - `error`: the error type
+//! - `run_record`: the record of a run and its line in the log
+//! - `job_log`: appending lines to the log, and reading them newest first
+//! - `run_recorder`: measuring the cost of a run
+//! - `time_period`: parsing periods such as `7d`
+//! - `run_reports`: the reports list, show, top and compare
 
 mod error;
 mod job_log;

@@ -5,49 +5,49 @@
 //!                           └─────── covers ───────────┘
 //! ```
 //!
-//! A record is one line of text, so that it can be found from either side, and is written
-//! between two line feeds, so that whatever stands before it, a torn record included, is a
-//! line of its own. The checksum covers the version: a flipped bit cannot make a record of
-//! this version look like one of another. `docs/formats/job-log.md` describes every byte.
+//! A record is one line of text, so that readers find it from either side. Line feeds surround it, so that it
+//! is a line of its own whatever precedes it, also after a torn record. The checksum covers the version: a
+//! flipped bit cannot make a record of this version look like one of another. `docs/formats/job-log.md`
+//! describes every byte.
 
 use serde::{Deserialize, Serialize};
 use tidemill_base::redaction;
 
-/// The version of a record.
+/// The version of records that this release writes and reads.
 pub(crate) const RECORD_VERSION: u32 = 1;
 
-/// What every record's line starts with, in every version.
+/// The start of every record's line, in every version.
 const RECORD_MAGIC: &[u8] = b"tidemill-job ";
 
-/// The longest line, in bytes. A longer one is damage.
+/// Maximum size of a line in bytes. A longer line is damaged.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// The longest text of one field, in bytes; a longer one is cut.
+/// Maximum size of the text of one field in bytes; a longer one is truncated.
 const FIELD_BYTES_MAX: usize = 8 << 10;
 
-/// The most entries of a list: sources, words of a command.
+/// Maximum number of entries of a list: sources, words of a command.
 const LIST_ITEMS_MAX: usize = 64;
-/// So many workers are kept of a run, …
+/// Maximum number of workers recorded for a run.
 const WORKERS_MAX: usize = 256;
-/// … and so many spans of all together.
+/// Maximum number of busy spans of all workers together.
 const BUSY_SPANS_MAX: usize = 2048;
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunOutcome {
-    /// All of its input is in its result.
+    /// The result covers the whole input.
     Done,
-    /// A part of its input was left out, as allowed.
+    /// A part of the input was left out, as allowed.
     Incomplete,
     /// An error ended it.
     Failed,
-    /// Its user stopped it, or let go of its result.
+    /// The user interrupted it, or dropped its result.
     Interrupted,
 }
 
 impl RunOutcome {
-    /// The word for it.
+    /// Returns the name of the outcome.
     pub fn name(self) -> &'static str {
         match self {
             RunOutcome::Done => "done",
@@ -58,44 +58,44 @@ impl RunOutcome {
     }
 }
 
-/// What went into a step and came out of it, as far as is known.
+/// The known inputs and outputs of a step of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunStep {
-    /// `map`, `tables`, `merge`, `finish`, `plan` (all that DataFusion ran as it is) or `sink`.
+    /// `map`, `tables`, `merge`, `finish`, `plan` (the engine path) or `sink`.
     pub name: String,
     /// Stored bytes read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_in: Option<u64>,
-    /// Rows taken in.
+    /// Rows read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows_in: Option<u64>,
     /// Bytes written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_out: Option<u64>,
-    /// Rows given out; of tables, groups.
+    /// Rows returned; groups in the case of tables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows_out: Option<u64>,
-    /// Processor time in microseconds, where it is measured by itself.
+    /// Processor time in microseconds, if it is measured separately.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<u64>,
 }
 
-/// What a process elsewhere did for a run.
+/// The work of a worker process on another machine for a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunWorker {
     /// Its machine and process.
     pub name: String,
-    /// Tasks that it did.
+    /// Number of completed tasks.
     pub tasks: u64,
-    /// Tasks that it had at hand when it was gone.
+    /// Number of tasks lost when the worker disappeared.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
-    /// Stored bytes of the tasks that it did.
+    /// Stored bytes of the completed tasks.
     pub bytes_in: u64,
-    /// The processor time of these, in microseconds.
+    /// Processor time of the completed tasks in microseconds.
     pub cpu_us: u64,
-    /// From when until when it was at work: milliseconds from the run's start.
+    /// Start and end of busy spans, in milliseconds since the start of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub busy_ms: Vec<(u64, u64)>,
 }
@@ -104,7 +104,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// A run as the job log keeps it. Times are in microseconds, sizes in bytes.
+/// A run in the job log. Times are in microseconds, sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// The run's name.
@@ -116,7 +116,7 @@ pub struct RunRecord {
     pub verb: String,
     /// `command line` or `python`.
     pub via: String,
-    /// The release that ran it.
+    /// The tidemill release.
     pub version: String,
     /// The map: SQL as it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,94 +124,94 @@ pub struct RunRecord {
     /// The tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reducer: Option<String>,
-    /// Files, patterns and URLs that were read, where they have been named outside of the SQL.
+    /// Files, patterns and URLs read, if they are named outside of the SQL.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
-    /// Where the result went.
+    /// Destination of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// The command line of the process, without credentials.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// When it started: microseconds since 1970, UTC.
+    /// Start time in microseconds since 1970, UTC.
     pub start_us: u64,
-    /// How long it took.
+    /// Elapsed time.
     pub wall_us: u64,
     /// Processor time in user code.
     pub cpu_user_us: u64,
     /// Processor time in the system.
     pub cpu_system_us: u64,
-    /// The most memory that the process held while the run lasted.
+    /// Peak memory of the process during the run.
     pub memory_peak_bytes: u64,
-    /// Memory over time: the bytes that the process held, times seconds.
+    /// Memory over time: the bytes that the process held, multiplied by seconds.
     pub memory_byte_seconds: u64,
     /// The memory budget.
     pub memory_limit_bytes: u64,
     /// Threads that read and map.
     pub threads: u64,
-    /// How it ran: `partial tables`, `rows` or `datafusion`.
+    /// Execution path: `partial tables`, `rows` or `datafusion`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// The steps in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<RunStep>,
-    /// Processes elsewhere that read its splits.
+    /// Worker processes that read its splits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<RunWorker>,
-    /// Splits that were read.
+    /// Number of splits read.
     #[serde(default)]
     pub splits_done: u64,
-    /// Splits of all sources.
+    /// Number of splits of all sources.
     #[serde(default)]
     pub splits_total: u64,
-    /// Malformed records.
+    /// Number of rejected records.
     #[serde(default)]
     pub rejected: u64,
-    /// Bytes of tables that went to disk for want of memory.
+    /// Bytes of tables spilled to disk.
     #[serde(default)]
     pub spilled_bytes: u64,
-    /// How it ended.
+    /// The outcome.
     pub outcome: RunOutcome,
     /// The first line of the error that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Why reading ended before the end of the input, where it did.
+    /// The reason why reading stopped before the end of the input, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
 
 impl RunRecord {
-    /// Processor time in all.
+    /// Returns the total processor time.
     pub fn cpu_us(&self) -> u64 {
         self.cpu_user_us.saturating_add(self.cpu_system_us)
     }
 
-    /// When it ended: microseconds since 1970.
+    /// Returns the end time in microseconds since 1970.
     pub fn end_us(&self) -> u64 {
         self.start_us.saturating_add(self.wall_us)
     }
 
-    /// Stored bytes read.
+    /// Returns the stored bytes read.
     pub fn bytes_in(&self) -> Option<u64> {
         self.steps.first().and_then(|step| step.bytes_in)
     }
 
-    /// Records read.
+    /// Returns the number of records read.
     pub fn rows_in(&self) -> Option<u64> {
         self.steps.first().and_then(|step| step.rows_in)
     }
 
-    /// Bytes written.
+    /// Returns the bytes written.
     pub fn bytes_out(&self) -> Option<u64> {
         self.steps.last().and_then(|step| step.bytes_out)
     }
 
-    /// Rows given out.
+    /// Returns the number of rows returned.
     pub fn rows_out(&self) -> Option<u64> {
         self.steps.last().and_then(|step| step.rows_out)
     }
 
-    /// Cuts what is long and hides what is secret, as it has to be before it is written.
+    /// Truncates long texts and lists, and redacts secrets. Required before a record is written.
     #[must_use]
     pub fn redact_and_truncate(mut self) -> Self {
         let texts = [
@@ -252,7 +252,7 @@ impl RunRecord {
         self
     }
 
-    /// The bytes to append, line feeds included; `None` if the record cannot be written.
+    /// Returns the bytes to append including line feeds, or `None` if the record cannot be encoded.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut covered = format!("{RECORD_VERSION} ").into_bytes();
         serde_json::to_writer(&mut covered, self).ok()?;
@@ -260,7 +260,7 @@ impl RunRecord {
     }
 }
 
-/// A line around what its checksum covers.
+/// Builds a line from the bytes that its checksum covers.
 fn frame_line(covered: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(RECORD_MAGIC.len() + covered.len() + 11);
     line.push(b'\n');
@@ -271,24 +271,24 @@ fn frame_line(covered: &[u8]) -> Vec<u8> {
     line
 }
 
-/// What a line of the log is.
+/// The content of a line of the log.
 #[derive(Debug, PartialEq)]
 pub(crate) enum LogLine<'a> {
     /// A record of this version as JSON.
     Json(&'a [u8]),
     /// A whole record of another version.
     OtherVersion(u64),
-    /// Neither: torn or damaged.
+    /// A torn or damaged record.
     Damaged,
 }
 
-/// Looks at a line without its line feeds.
+/// Parses a line without its line feeds.
 pub(crate) fn parse_line(line: &[u8]) -> LogLine<'_> {
     let whole = || {
         let rest = line.strip_prefix(RECORD_MAGIC)?;
         let (sum, rest) = rest.split_at_checked(8)?;
         let covered = rest.strip_prefix(b" ")?;
-        // `from_str_radix` would take a sign or capital letters, which nobody writes.
+        // `from_str_radix` would accept a sign or capital letters, which no release writes.
         let hex = sum.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         let sum = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
         if !hex || crc32fast::hash(covered) != sum {
@@ -305,8 +305,8 @@ pub(crate) fn parse_line(line: &[u8]) -> LogLine<'_> {
     }
 }
 
-/// A text of at most `limit` bytes or so; what is cut off leaves its length and its checksum,
-/// so that two long texts that differ stay different.
+/// Truncates a text to about `limit` bytes. The length and the checksum of the removed part are appended, so
+/// that two long texts that differ stay different.
 fn truncate_text(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
@@ -322,7 +322,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A record of a run that took a second from `start_us`.
+    /// Returns a record of a run that took a second from `start_us`.
     pub(crate) fn sample_record(id: &str, start_us: u64) -> RunRecord {
         RunRecord {
             id: id.to_owned(),
@@ -426,7 +426,7 @@ pub(super) mod tests {
             let bytes = record.encode().unwrap();
             prop_assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 2);
             prop_assert_eq!(decode_line(&bytes), Some(record.clone()));
-            // However long its texts, what is written fits a line.
+            // The prepared record fits a line, however long its texts are.
             prop_assert!(record.redact_and_truncate().encode().unwrap().len() < LINE_BYTES_MAX);
         }
 

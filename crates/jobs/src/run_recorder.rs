@@ -1,8 +1,7 @@
-//! What did a run cost? Measured from its start to its end, and appended to the job log.
+//! Measures the cost of a run from its start to its end, and appends its record to the job log.
 //!
-//! Processor time and memory are the process's: a run uses threads of several libraries, and
-//! on the command line the process is the run. In a Python program that computes something
-//! else meanwhile, that is counted too.
+//! Processor time and memory are those of the process: a run uses threads of several libraries, and on the
+//! command line the process is the run. In a Python program, other work at the same time counts, too.
 //!
 //! [`MemoryWatch`] measures the memory.
 
@@ -20,7 +19,7 @@ use tidemill_sink::OutputSummary;
 use crate::job_log::{JobLog, LogRetention};
 use crate::run_record::{RunOutcome, RunRecord, RunStep, RunWorker};
 
-/// What is known of a run before it starts.
+/// The description of a run, known before it starts.
 #[derive(Debug, Clone, Default)]
 pub struct RunDescription {
     /// `query`, `run`, `merge` or `read_text`.
@@ -33,16 +32,16 @@ pub struct RunDescription {
     pub mapper: Option<String>,
     /// The tables, where they are known before planning.
     pub reducer: Option<String>,
-    /// What is read, where it is not in the SQL.
+    /// The sources, if they are not in the SQL.
     pub sources: Vec<String>,
-    /// Where the result goes.
+    /// Destination of the result.
     pub output: Option<String>,
-    /// Stored bytes that are read, where no source counts them: of partial tables.
+    /// Stored bytes of partial tables, which no source counts.
     pub bytes_in: Option<u64>,
 }
 
 impl RunDescription {
-    /// What a merge of partial tables is.
+    /// Returns the description of a merge of partial tables.
     pub fn for_merge(partials: &[PathBuf], output: Option<String>) -> Self {
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |data| data.len());
         RunDescription {
@@ -55,33 +54,33 @@ impl RunDescription {
     }
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug)]
 pub enum RunEnding<'a> {
     /// Its rows were written.
     Written {
-        /// What they rest on.
+        /// The coverage of the rows.
         coverage: &'a Coverage,
-        /// What was written.
+        /// Rows and bytes written.
         written: &'a OutputSummary,
     },
-    /// Its rows were taken, by whoever asked for them.
+    /// The caller has read its rows.
     Returned {
-        /// What they rest on.
+        /// The coverage of the rows.
         coverage: &'a Coverage,
-        /// How many there were.
+        /// Number of rows.
         rows: u64,
     },
-    /// Something stopped it.
+    /// An error or an interrupt ended it.
     Error {
-        /// What.
+        /// The error.
         error: &'a Error,
-        /// What its rows rest on, if they had all been read.
+        /// The coverage, if all rows had been read.
         coverage: Option<&'a Coverage>,
     },
 }
 
-/// A record in the making. Dropped before its end, it says that the run was interrupted.
+/// Measures a run. Dropped before the end, it records that the run was interrupted.
 #[derive(Debug)]
 pub struct RunRecorder(Option<Box<OpenRun>>);
 
@@ -100,10 +99,10 @@ struct OpenRun {
 }
 
 impl RunRecorder {
-    /// Begins to measure; where the state folder cannot be written, a warning too.
+    /// Starts measuring. Also returns a warning if the state folder cannot be written.
     ///
     /// # Errors
-    /// [`crate::Error::Usage`] if [`LOG_VARIABLE`](super::LOG_VARIABLE) is not understood.
+    /// [`crate::Error::Usage`] if [`JOB_LOG_ENV_VAR`](super::JOB_LOG_ENV_VAR) is invalid.
     pub fn start(
         id: &RunId,
         settings: &RunSettings,
@@ -129,7 +128,7 @@ impl RunRecorder {
         Ok((RunRecorder(Some(Box::new(open))), None))
     }
 
-    /// Appends the record; a warning if it cannot be.
+    /// Appends the record. Returns a warning if that fails.
     pub fn finish(mut self, ending: RunEnding<'_>) -> Option<String> {
         self.0.take().and_then(|open| open.finish(&ending))
     }
@@ -138,7 +137,7 @@ impl RunRecorder {
 impl Drop for RunRecorder {
     fn drop(&mut self) {
         if let Some(open) = self.0.take() {
-            // There is nobody left to be warned.
+            // Nobody receives a warning here.
             let _ = open.finish(&RunEnding::Error { error: &Error::Interrupted, coverage: None });
         }
     }
@@ -155,7 +154,7 @@ impl OpenRun {
                     if coverage.complete { RunOutcome::Done } else { RunOutcome::Incomplete };
                 (outcome, None, Some(*coverage))
             }
-            // The reader has had what it wanted.
+            // The reader closed the pipe because it had read enough.
             RunEnding::Error { error: Error::ClosedPipe, coverage } => {
                 (RunOutcome::Done, None, *coverage)
             }
@@ -209,7 +208,7 @@ impl OpenRun {
         appended.err().map(|error| format!("this run is not in the job log: {error}"))
     }
 
-    /// Those that read splits elsewhere, by their names.
+    /// Returns the workers that read splits, by name.
     fn run_workers(&self) -> Vec<RunWorker> {
         let ms = |at: Instant| {
             u64::try_from(at.saturating_duration_since(self.start_instant).as_millis())
@@ -226,7 +225,7 @@ impl OpenRun {
         elsewhere.collect()
     }
 
-    /// The steps as far as they are known: a run that failed knows how far it read.
+    /// Returns the steps as far as they are known. A failed run has the amounts read until then.
     fn run_steps(
         &self,
         ending: &RunEnding<'_>,

@@ -1,4 +1,5 @@
-//! What does the log say? Lists, one run in full, where the time goes, what a change saved.
+//! Reports from the job log: the list of runs, one run in full, the largest consumers of processor time, and
+//! the comparison of two groups of runs.
 //!
 //! Each report is a structure for programs (`Serialize`) and a text for people (`Display`).
 
@@ -16,34 +17,34 @@ use crate::job_log::{DamagedRecords, JobLog};
 use crate::run_record::{RunOutcome, RunRecord};
 use crate::time_period::{TimePeriod, format_date_time, format_iso};
 
-/// The log is in the order in which runs ended, but for clocks that were wrong for a while and
-/// processes that were slow to write: reading goes on until so many runs in a row were too old.
+/// Number of consecutive older runs after which reading stops. The log is in the order in which runs ended,
+/// except for wrong clocks and processes that were slow to write.
 const OLD_RUNS_MAX: u32 = 1000;
 
-/// The longest text of a mapper or reducer in a table, in characters.
+/// Maximum length of the text of a mapper or reducer in a table, in characters.
 const TEXT_CHARS_MAX: usize = 72;
 
-/// Which runs are listed.
+/// Selects the runs to list.
 #[derive(Debug, Clone)]
 pub struct RunFilter {
-    /// When they started.
+    /// Period of their start times.
     pub period: TimePeriod,
-    /// Of which job.
+    /// Name of their job.
     pub name: Option<String>,
-    /// How many at most.
+    /// Maximum number of runs.
     pub count_max: usize,
 }
 
-/// A run with what is computed of it.
+/// A run with derived figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ListedRun {
-    /// When it started, in ISO 8601.
+    /// Start time in ISO 8601.
     pub start: String,
     /// Processor time in seconds.
     pub vcore_seconds: f64,
     /// Memory over time, in 10⁹ byte-seconds.
     pub memory_gb_seconds: f64,
-    /// What the log holds.
+    /// The record in the log.
     #[serde(flatten)]
     pub record: RunRecord,
 }
@@ -64,12 +65,12 @@ impl From<RunRecord> for ListedRun {
 pub struct RunListing {
     /// The runs.
     pub runs: Vec<ListedRun>,
-    /// What could not be read.
+    /// Damaged records that were skipped.
     #[serde(skip)]
     pub damage: DamagedRecords,
 }
 
-/// The last runs of a log.
+/// Lists the last runs of a log.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::Corrupt`] for a record of a newer version.
@@ -83,7 +84,7 @@ pub fn list_runs(log: &JobLog, filter: &RunFilter) -> Result<RunListing> {
     Ok(RunListing { runs, damage })
 }
 
-/// Goes back through the runs of a period, of one job or all, while `take` wants more.
+/// Visits the runs of a period from newest to oldest, of one job or of all, as long as `take` returns true.
 fn visit_runs(
     log: &JobLog,
     period: TimePeriod,
@@ -91,7 +92,7 @@ fn visit_runs(
     mut take: impl FnMut(RunRecord) -> bool,
 ) -> Result<DamagedRecords> {
     let mut back = log.read_backwards()?;
-    // As the log has it, so that a run of another job costs no parsing.
+    // The name as it stands in the JSON, so that runs of other jobs are not parsed.
     let pattern = name.map(|name| serde_json::Value::from(name).to_string());
     let wanted = |json: &[u8]| {
         pattern.as_ref().is_none_or(|name| memchr::memmem::find(json, name.as_bytes()).is_some())
@@ -116,15 +117,15 @@ pub struct RunSummary {
     /// The run.
     #[serde(flatten)]
     pub run: ListedRun,
-    /// What could not be read on the way to it.
+    /// Damaged records that were skipped.
     #[serde(skip)]
     pub damage: DamagedRecords,
 }
 
-/// The run called `id`: its name, the start of it, or the last eight digits.
+/// Returns the run called `id`: its name, a prefix of it, or the last eight digits.
 ///
 /// # Errors
-/// [`Error::Usage`] if there is none or more than one; else as [`list`].
+/// [`Error::Usage`] if no run or more than one matches; otherwise as [`list_runs`].
 pub fn show_run(log: &JobLog, id: &str) -> Result<RunSummary> {
     let (mut runs, damage) = find_runs_by_id(log, &[id])?;
     match runs.pop() {
@@ -133,20 +134,20 @@ pub fn show_run(log: &JobLog, id: &str) -> Result<RunSummary> {
     }
 }
 
-/// Whether a word stands for a run rather than for a job.
+/// Returns whether a word names a run and not a job.
 fn is_run_id(word: &str) -> bool {
     let is_end =
         word.len() == 8 && word.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     let start = "20260101T000000-00000000";
     let is_start = (15..=24).contains(&word.len())
         && start.get(word.len()..).is_some_and(|rest| {
-            // Filled up, a beginning is a whole name.
+            // A prefix that is completed with zeros is a whole name.
             word.is_ascii() && format!("{word}{rest}").parse::<RunId>().is_ok()
         });
     is_end || is_start
 }
 
-/// The runs that the words stand for, in the words' order.
+/// Returns the runs that the words name, in the order of the words.
 fn find_runs_by_id(log: &JobLog, words: &[&str]) -> Result<(Vec<RunRecord>, DamagedRecords)> {
     if let Some(word) = words.iter().find(|word| !is_run_id(word)) {
         return Err(Error::usage_with_hint(
@@ -167,7 +168,7 @@ fn find_runs_by_id(log: &JobLog, words: &[&str]) -> Result<(Vec<RunRecord>, Dama
                 found.push(record.clone());
             }
         }
-        // A whole name is there once; of a shorter one there may be others.
+        // A whole name occurs once; a shorter one may match several runs.
         if words.iter().zip(&found).all(|(word, found)| word.len() == 24 && !found.is_empty()) {
             break;
         }
@@ -187,50 +188,50 @@ fn find_runs_by_id(log: &JobLog, words: &[&str]) -> Result<(Vec<RunRecord>, Dama
     Ok((runs, back.damage().clone()))
 }
 
-/// Where the processor time of a period went.
+/// The largest consumers of processor time in a period.
 #[derive(Debug, Clone, Serialize)]
 pub struct TopCpuReport {
-    /// Since when, in ISO 8601.
+    /// Start of the period in ISO 8601.
     pub since: String,
-    /// How many runs there were.
+    /// Number of runs.
     pub runs: u64,
     /// Their processor time in seconds.
     pub vcore_seconds: f64,
     /// Mappers and reducers by processor time, most first.
     pub entries: Vec<TopCpuEntry>,
-    /// What could not be read.
+    /// Damaged records that were skipped.
     #[serde(skip)]
     pub damage: DamagedRecords,
 }
 
-/// A mapper or a reducer, or what remains, in a [`Top`].
+/// A mapper, a reducer or the remainder in a [`TopCpuReport`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopCpuEntry {
-    /// `map`, `tables`, `query` (a run that is not divided) or `other`.
+    /// `map`, `tables`, `query` (a run without separate steps) or `other`.
     pub kind: &'static str,
     /// The mapper or the reducer.
     pub text: String,
-    /// The jobs that it belongs to, where they have names.
+    /// The names of its jobs, if they have names.
     pub names: Vec<String>,
-    /// In how many runs.
+    /// Number of runs with it.
     pub runs: u64,
     /// Processor time in seconds.
     pub vcore_seconds: f64,
     /// Its share of the whole period's processor time, 0 to 1.
     pub share: f64,
-    /// Stored bytes read, where it reads.
+    /// Stored bytes read, for steps that read.
     pub bytes_in: Option<u64>,
 }
 
-/// What a run does beside its steps.
+/// Text of the entry for work outside of steps.
 const OTHER_ENTRY_TEXT: &str =
     "planning, finishing and writing, and runs that never came to their steps";
 
-/// The mappers and reducers that took the most processor time, at most `count` of them, and
-/// what remains of the whole.
+/// Returns the mappers and reducers that took the most processor time, at most `count` of them, and the
+/// remainder.
 ///
 /// # Errors
-/// As [`list`].
+/// As [`list_runs`].
 pub fn top_cpu_consumers(log: &JobLog, period: TimePeriod, count: usize) -> Result<TopCpuReport> {
     #[derive(Default)]
     struct Sum {
@@ -256,7 +257,7 @@ pub fn top_cpu_consumers(log: &JobLog, period: TimePeriod, count: usize) -> Resu
         };
         let mapper = record.mapper.as_deref().unwrap_or("SELECT * FROM source");
         for step in &record.steps {
-            // The process's own clock ticks more coarsely than the steps'.
+            // The clock of the process is coarser than that of the steps.
             let cpu_us = step.cpu_us.map(|cpu_us| cpu_us.min(left_us));
             match (step.name.as_str(), cpu_us) {
                 ("map", Some(cpu_us)) => add("map", mapper, cpu_us, step.bytes_in),
@@ -291,7 +292,7 @@ pub fn top_cpu_consumers(log: &JobLog, period: TimePeriod, count: usize) -> Resu
         let by_cpu = b.vcore_seconds.total_cmp(&a.vcore_seconds);
         by_cpu.then_with(|| (a.kind, &a.text).cmp(&(b.kind, &b.text)))
     });
-    // The rest of the whole is always said.
+    // The remainder is always included.
     let other = entries.iter().position(|entry| entry.kind == "other").map(|at| entries.remove(at));
     entries.truncate(count);
     entries.extend(other.map(|other| TopCpuEntry { names: Vec::new(), ..other }));
@@ -299,69 +300,69 @@ pub fn top_cpu_consumers(log: &JobLog, period: TimePeriod, count: usize) -> Resu
     Ok(TopCpuReport { since, runs, vcore_seconds: micros_to_seconds(total_us), entries, damage })
 }
 
-/// A group of runs that are compared with another.
+/// A group of runs in a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunGroup {
-    /// How it was asked for.
+    /// The group as the user named it.
     pub label: String,
     /// The runs, newest first.
     pub runs: Vec<String>,
-    /// How many of them did not end well.
+    /// Number of runs without a complete result.
     pub not_done: u64,
 }
 
-/// Mean, least and most of a figure over the runs of a group.
+/// Mean, minimum and maximum of a figure over the runs of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FigureSpread {
     /// The mean.
     pub mean: f64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// The most.
+    /// The maximum.
     pub max: f64,
 }
 
-/// A figure of two groups of runs.
+/// A figure of two groups of runs, and its change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ComparedFigure {
     /// Its name.
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// Over the first group; none where no run knows it.
+    /// The figure of the first group; `None` if no run has it.
     pub a: Option<FigureSpread>,
-    /// Over the second group.
+    /// The figure of the second group.
     pub b: Option<FigureSpread>,
-    /// How much more or, below zero, less the second group's mean is.
+    /// Difference of the second group's mean and the first group's; negative for a decrease.
     pub change: Option<f64>,
-    /// The same as a share of the first group's mean.
+    /// The difference as a share of the first group's mean.
     pub change_share: Option<f64>,
-    /// Whether every run of one group is above every run of the other. False for one run
-    /// each: a single pair says nothing of chance.
+    /// True if every run of one group is above every run of the other. False for one run each, because a
+    /// single pair cannot exclude chance.
     pub is_apart: bool,
 }
 
-/// Two groups of runs, side by side.
+/// The comparison of two groups of runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunComparison {
-    /// What it was before.
+    /// The first group.
     pub a: RunGroup,
-    /// What it is now.
+    /// The second group.
     pub b: RunGroup,
     /// The figures.
     pub figures: Vec<ComparedFigure>,
-    /// What has to be known to read them.
+    /// Notes on how to read the figures.
     pub notes: Vec<String>,
-    /// What could not be read.
+    /// Damaged records that were skipped.
     #[serde(skip)]
     pub damage: DamagedRecords,
 }
 
-/// The change from one run, or group of runs, to another. A group is a comma list of runs, a
-/// job's name, or a job's name, `@` and a [`Period`].
+/// Compares one run, or group of runs, with another. A group is a comma list of runs, a job's name, or a
+/// job's name, `@` and a [`TimePeriod`].
 ///
 /// # Errors
-/// [`Error::Usage`] for a group that is not understood or has no runs; else as [`list`].
+/// [`Error::Usage`] for a group that is invalid or has no runs; otherwise as [`list_runs`].
 pub fn compare_runs(log: &JobLog, a: &str, b: &str) -> Result<RunComparison> {
     let (a_runs, mut damage) = find_run_group(log, a)?;
     let (b_runs, b_damage) = find_run_group(log, b)?;
@@ -455,7 +456,7 @@ fn find_run_group(log: &JobLog, text: &str) -> Result<(Vec<RunRecord>, DamagedRe
     if words.iter().all(|word| is_run_id(word)) {
         return find_runs_by_id(log, &words);
     }
-    // A name may hold an `@` itself; what follows the last is a period, if it can be one.
+    // A name may contain `@`; the text after the last one is a period.
     let (name, period) = match text.rsplit_once('@') {
         Some((name, period)) => (name, TimePeriod::parse(period)?),
         None => (text, TimePeriod::ALL_TIME),
@@ -500,7 +501,7 @@ fn to_billions(bytes: u64) -> f64 {
     bytes as f64 / 1e9
 }
 
-/// A duration in seconds for people: three digits.
+/// Formats a duration in seconds with three digits.
 fn format_seconds(seconds: f64) -> String {
     match seconds {
         s if s >= 100.0 => format!("{} s", format_rounded(s)),
@@ -534,7 +535,7 @@ fn format_figure(value: f64, unit: &str) -> String {
     }
 }
 
-/// On one line, without control characters, and not too long.
+/// Joins a text to one line without control characters, and shortens it to `width` characters.
 fn shorten_to_line(text: &str, width: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let line: String = words.join(" ").chars().filter(|c| !c.is_control()).collect();
@@ -546,7 +547,7 @@ fn shorten_to_line(text: &str, width: usize) -> String {
     line
 }
 
-/// Rows in columns, as wide as they have to be; `right` are aligned to the right.
+/// Writes rows in columns of minimal width. The columns `right` are aligned to the right.
 fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>], right: &[usize]) -> fmt::Result {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)
@@ -607,7 +608,7 @@ impl fmt::Display for RunSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ListedRun { record, .. } = &self.run;
         let mut line = |name: &str, text: &str| {
-            // What follows a line break belongs to the same entry.
+            // Continuation lines are indented below their entry.
             let text: String = text.chars().filter(|c| !c.is_control() || *c == '\n').collect();
             writeln!(f, "{name:<9} {}", text.trim_end().replace('\n', "\n          "))
         };
@@ -694,8 +695,8 @@ impl fmt::Display for RunSummary {
     }
 }
 
-/// Who read the splits elsewhere, with a line of time for each: how high a column is says for how much of its part of the run
-/// the worker was at work.
+/// Writes the workers, each with a timeline. The height of a timeline column is the busy share of that part
+/// of the run.
 fn write_workers(f: &mut fmt::Formatter<'_>, record: &RunRecord) -> fmt::Result {
     if record.workers.is_empty() {
         return Ok(());
@@ -717,10 +718,10 @@ fn write_workers(f: &mut fmt::Formatter<'_>, record: &RunRecord) -> fmt::Result 
     write_table(f, &rows, &[1, 2, 3, 4])
 }
 
-/// Columns of a line of time.
+/// Number of columns of a timeline.
 const TIMELINE_COLUMNS: u64 = 32;
 
-/// For how much of each part of `wall_ms` one of the spans lasts, which follow one another.
+/// Draws the busy share of each part of `wall_ms` for consecutive spans.
 fn format_timeline(spans: &[(u64, u64)], wall_ms: u64) -> String {
     const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let wall_ms = wall_ms.max(1);
@@ -731,13 +732,13 @@ fn format_timeline(spans: &[(u64, u64)], wall_ms: u64) -> String {
             .iter()
             .map(|(began, ended)| ((*ended as f64).min(to) - (*began as f64).max(from)).max(0.0));
         let share = (busy.sum::<f64>() / (to - from)).clamp(0.0, 1.0);
-        // Whatever was done is seen.
+        // Any work is visible.
         HEIGHTS[(share * 8.0).ceil() as usize]
     };
     (0..TIMELINE_COLUMNS).map(height).collect::<String>().trim_end().to_owned()
 }
 
-/// Words as a shell would take them.
+/// Joins words, quoted as a shell needs them.
 fn quote_shell_words(words: &[String]) -> String {
     let plain = |word: &String| {
         !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./:=,@%+".contains(c))
@@ -862,7 +863,7 @@ mod tests {
         assert_eq!(format_timeline(&[], 1000), "");
         assert_eq!(format_timeline(&[(0, 3200)], 3200), "█".repeat(32));
         assert_eq!(format_timeline(&[(0, 100), (150, 200), (299, 300)], 3200), "█▄▁");
-        // A run that took no time, and spans behind its end.
+        // A run without elapsed time, and spans after its end.
         assert_eq!(format_timeline(&[(0, 1)], 0).chars().count(), 32);
         assert_eq!(format_timeline(&[(5000, 6000)], 3200), "");
     }
@@ -898,7 +899,7 @@ mod tests {
         format!("20261110T000000-{number:08x}")
     }
 
-    /// Ten runs, a day apart, of two jobs by turns; the later ones take half the time.
+    /// Appends ten runs, a day apart, of two jobs alternately; the later ones take half the time.
     fn append_ten_runs(log: &JobLog) {
         for number in 0..10 {
             let mut record = sample_record(&id(number), START_US + number * DAY_US);
@@ -936,7 +937,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let log = test_log(temp.path(), LOG_BYTES_MAX_DEFAULT);
         let append = |number, start_us| log.append(&sample_record(&id(number), start_us)).unwrap();
-        // Newest last: the oldest would be found, if anybody looked so far.
+        // The newest run comes last. The oldest would be found if reading went that far.
         append(0, START_US);
         (1..=u64::from(OLD_RUNS_MAX) + 1).for_each(|number| append(number, 0));
         append(5000, START_US);
@@ -988,7 +989,7 @@ mod tests {
         let kinds: Vec<&str> = found.entries.iter().map(|entry| entry.kind).collect();
         assert_eq!(kinds, ["map", "map", "tables", "query", "other"]);
         assert_eq!(found.entries[2].names, ["errors", "visitors"]);
-        // However few are asked for, the rest is said.
+        // The remainder is included, however small `count` is.
         let found = top_cpu_consumers(&log, TimePeriod::ALL_TIME, 1).unwrap();
         assert_eq!(found.entries.len(), 2);
         assert!(found.to_string().contains("other"), "{found}");

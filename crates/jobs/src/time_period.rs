@@ -1,4 +1,4 @@
-//! Which time is meant: `7d`, `2026-11-01`, `14d..7d`. All dates are UTC.
+//! Parsing of time periods: `7d`, `2026-11-01`, `14d..7d`. All dates are UTC.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,12 +8,12 @@ use tidemill_base::calendar::civil_from_days;
 
 const MICROS_PER_DAY: u64 = 86_400_000_000;
 
-/// A stretch of time, in microseconds since 1970: from the first, up to but without the second.
+/// A half-open interval of time in microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimePeriod {
-    /// Its first moment.
+    /// The first moment.
     pub from_us: u64,
-    /// The first moment after it.
+    /// The first moment after the period.
     pub to_us: u64,
 }
 
@@ -21,7 +21,7 @@ impl TimePeriod {
     /// All time.
     pub const ALL_TIME: TimePeriod = TimePeriod { from_us: 0, to_us: u64::MAX };
 
-    /// What `--since` says: how long ago, or a moment.
+    /// Parses the value of `--since`: how long ago, or a moment.
     ///
     /// # Errors
     /// [`Error::Usage`] if it is neither.
@@ -30,8 +30,8 @@ impl TimePeriod {
         Ok(TimePeriod { from_us, ..TimePeriod::ALL_TIME })
     }
 
-    /// What follows a job's name: `7d` (the last seven days), `2026-11-01` (that day),
-    /// `14d..7d`, `2026-11-01..2026-11-08`, `..7d`, `2026-11-01..`.
+    /// Parses the period after a job's name: `7d` (the last seven days), `2026-11-01` (that day), `14d..7d`,
+    /// `2026-11-01..2026-11-08`, `..7d`, `2026-11-01..`.
     ///
     /// # Errors
     /// [`Error::Usage`] if it is none of these.
@@ -57,7 +57,7 @@ impl TimePeriod {
         Some(TimePeriod { from_us, to_us })
     }
 
-    /// Whether a moment is in it.
+    /// Returns whether the period contains a moment.
     pub fn contains(&self, moment_us: u64) -> bool {
         (self.from_us..self.to_us).contains(&moment_us)
     }
@@ -71,13 +71,13 @@ fn invalid_time_error(text: &str) -> Error {
     )
 }
 
-/// Microseconds since 1970.
+/// Returns the microseconds since 1970.
 fn now_us() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// So long ago, or a date, with or without a time.
+/// Parses a moment: how long ago, or a date with or without a time.
 fn parse_moment(text: &str, now_us: u64) -> Option<u64> {
     let seconds = |unit| match unit {
         's' => Some(1),
@@ -100,7 +100,7 @@ fn parse_moment(text: &str, now_us: u64) -> Option<u64> {
     u64::try_from(time.and_utc().timestamp_micros()).ok()
 }
 
-/// `2026-11-20 21:20:55`, UTC.
+/// Formats a moment as `2026-11-20 21:20:55`, UTC.
 pub(super) fn format_date_time(moment_us: u64) -> String {
     let seconds = moment_us / 1_000_000;
     let (year, month, day) = civil_from_days((seconds / 86_400).cast_signed());
@@ -108,7 +108,7 @@ pub(super) fn format_date_time(moment_us: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// `2026-11-20T21:20:55.123456Z`.
+/// Formats a moment as `2026-11-20T21:20:55.123456Z`.
 pub(super) fn format_iso(moment_us: u64) -> String {
     format!("{}.{:06}Z", format_date_time(moment_us).replace(' ', "T"), moment_us % 1_000_000)
 }
