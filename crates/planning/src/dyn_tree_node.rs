@@ -1,8 +1,9 @@
 //! DataFusion's walks over expressions and plans, with closures behind `dyn`.
 //!
-//! `TreeNode::transform_up` and its like are generic in the closure: each call with a closure of its own compiles the walk over all
-//! kinds of expressions and plans once more. That was a third of the code of crate `sql`. These methods have DataFusion's names
-//! and a `_dyn`; a walk costs an indirect call for each node more.
+//! `TreeNode::transform_up` and similar methods are generic in the closure. Each call with its own closure
+//! compiles the walk over all kinds of expressions and plans once more, which was a third of the code of
+//! crate `sql`. The methods here have DataFusion's names with the suffix `_dyn`; a walk costs one more
+//! indirect call for each node.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ pub trait DynTreeNode: Sized {
     /// Rewrites a tree, children first.
     ///
     /// # Errors
-    /// As `f`, and DataFusion's for children that do not fit.
+    /// Returns the error of `f`, and DataFusion's error for children that do not fit.
     fn transform_up_dyn(
         self,
         f: &mut dyn FnMut(Self) -> Result<Transformed<Self>>,
@@ -26,7 +27,7 @@ pub trait DynTreeNode: Sized {
     /// Rewrites a tree, parents first.
     ///
     /// # Errors
-    /// As [`transform_up_dyn`](Self::transform_up_dyn).
+    /// See [`transform_up_dyn`](Self::transform_up_dyn).
     fn transform_down_dyn(
         self,
         f: &mut dyn FnMut(Self) -> Result<Transformed<Self>>,
@@ -35,16 +36,16 @@ pub trait DynTreeNode: Sized {
     /// Visits a tree, parents first.
     ///
     /// # Errors
-    /// As `f`.
+    /// Returns the error of `f`.
     fn apply_dyn<'n>(
         &'n self,
         f: &mut dyn FnMut(&'n Self) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion>;
 
-    /// Returns whether `f` is true of a node.
+    /// Returns whether `f` is true for any node of the tree.
     ///
     /// # Errors
-    /// As `f`.
+    /// Returns the error of `f`.
     fn exists_dyn(&self, f: &mut dyn FnMut(&Self) -> Result<bool>) -> Result<bool>;
 }
 
@@ -86,7 +87,7 @@ pub trait DynLogicalPlan: Sized {
     /// Visits a plan and the plans of its subqueries, parents first.
     ///
     /// # Errors
-    /// As `f`.
+    /// Returns the error of `f`.
     fn apply_with_subqueries_dyn(
         &self,
         f: &mut dyn FnMut(&Self) -> Result<TreeNodeRecursion>,
@@ -95,7 +96,7 @@ pub trait DynLogicalPlan: Sized {
     /// Rewrites a plan and the plans of its subqueries, children first.
     ///
     /// # Errors
-    /// As `f`, and DataFusion's for children that do not fit.
+    /// Returns the error of `f`, and DataFusion's error for children that do not fit.
     fn transform_up_with_subqueries_dyn(
         self,
         f: &mut dyn FnMut(Self) -> Result<Transformed<Self>>,
@@ -104,7 +105,7 @@ pub trait DynLogicalPlan: Sized {
     /// Visits the expressions of a node, without their children.
     ///
     /// # Errors
-    /// As `f`.
+    /// Returns the error of `f`.
     fn apply_expressions_dyn(
         &self,
         f: &mut dyn FnMut(&Expr) -> Result<TreeNodeRecursion>,
@@ -113,7 +114,7 @@ pub trait DynLogicalPlan: Sized {
     /// Rewrites the expressions of a node, without their children.
     ///
     /// # Errors
-    /// As `f`.
+    /// Returns the error of `f`.
     fn map_expressions_dyn(
         self,
         f: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>,

@@ -1,7 +1,7 @@
-//! Walks over SQL's syntax tree, from a statement to its plan, and over plans.
+//! Walks over SQL syntax trees and plans, and the planning of statements, without type parameters.
 //!
-//! These functions have no type parameters, on purpose: `README.md` says why, and why who walks
-//! or plans comes here.
+//! A generic walk or planner compiles anew in each crate that calls it; `README.md` has the measurements.
+//! Every crate that walks over a tree or plans a statement therefore calls these functions.
 
 mod dyn_tree_node;
 
@@ -21,19 +21,18 @@ use futures::executor::block_on;
 
 pub use dyn_tree_node::{DynLogicalPlan, DynTreeNode};
 
-/// The plan of a statement, its tables being those of the session.
+/// Plans a statement against the tables of the session.
 ///
 /// # Errors
-/// As DataFusion's planner.
+/// Returns the error of DataFusion's planner.
 pub fn plan_statement(state: &SessionState, statement: Parsed) -> Result<LogicalPlan> {
     block_on(state.statement_to_plan(statement))
 }
 
-/// The rows of a query as the session understands it by itself, without any rewriting of its
-/// text.
+/// Parses and plans SQL text in DataFusion's own dialect, without rewriting the text.
 ///
 /// # Errors
-/// As DataFusion's parser and planner.
+/// Returns the error of DataFusion's parser or planner.
 pub fn plan_sql(context: &SessionContext, sql: &str) -> Result<DataFrame> {
     let state = context.state();
     let dialect = state.config_options().sql_parser.dialect;
@@ -42,17 +41,17 @@ pub fn plan_sql(context: &SessionContext, sql: &str) -> Result<DataFrame> {
     Ok(DataFrame::new(state, plan))
 }
 
-/// Walks over a statement; says whether the visitor broke off.
+/// Walks over a statement. Returns true if the visitor stopped the walk.
 pub fn walk_statement(statement: &Statement, visitor: &mut dyn Visitor<Break = ()>) -> bool {
     statement.visit(&mut DynVisitor(visitor)).is_break()
 }
 
-/// Walks over an expression; says whether the visitor broke off.
+/// Walks over an expression. Returns true if the visitor stopped the walk.
 pub fn walk_expr(expr: &Expr, visitor: &mut dyn Visitor<Break = ()>) -> bool {
     expr.visit(&mut DynVisitor(visitor)).is_break()
 }
 
-/// Walks over a statement that may be changed; says whether the visitor broke off.
+/// Walks over a statement with a visitor that may change it. Returns true if the visitor stopped the walk.
 pub fn walk_statement_mut(
     statement: &mut Statement,
     visitor: &mut dyn VisitorMut<Break = ()>,
@@ -60,18 +59,18 @@ pub fn walk_statement_mut(
     statement.visit(&mut DynVisitorMut(visitor)).is_break()
 }
 
-/// Walks over an expression that may be changed; says whether the visitor broke off.
+/// Walks over an expression with a visitor that may change it. Returns true if the visitor stopped the walk.
 pub fn walk_expr_mut(expr: &mut Expr, visitor: &mut dyn VisitorMut<Break = ()>) -> bool {
     expr.visit(&mut DynVisitorMut(visitor)).is_break()
 }
 
-/// The one type that reads.
+/// The one visitor type that every read-only walk is compiled for; it forwards to a `dyn Visitor`.
 struct DynVisitor<'a>(&'a mut dyn Visitor<Break = ()>);
 
-/// The one type that changes.
+/// The one visitor type that every changing walk is compiled for; it forwards to a `dyn VisitorMut`.
 struct DynVisitorMut<'a>(&'a mut dyn VisitorMut<Break = ()>);
 
-/// Each visit is the inner visitor's.
+/// Defines visitor methods that forward to the wrapped visitor.
 macro_rules! forwarded {
     ($($name:ident: $of:ty),* $(,)?) => {
         $(fn $name(&mut self, of: $of) -> ControlFlow<()> {
