@@ -1,10 +1,11 @@
-//! What the functions of texts share: how one is described, which arguments it takes, and how its rows are had.
+//! [`ClosureFunction`], a scalar function assembled from closures, and the access to its arguments; mostly
+//! for functions of text.
 //!
-//! A [`Function`] says what it is called, what it takes and what it answers; DataFusion meets it as a
-//! [`ScalarUDF`]. Text comes in any of Arrow's four shapes and is read as views. Where the only column among
-//! the arguments is coded, each of its values is worked on once and the rows take what their code says; and
-//! where it is text of which many rows have the same, each text of a batch is worked on once: what these
-//! functions do to one costs several times the look for it.
+//! A [`ClosureFunction`] states its names, its arguments and its result; DataFusion receives it as a
+//! [`ScalarUDF`]. Text arrives in any of Arrow's four layouts and is read as views. If the only column among
+//! the arguments is dictionary-encoded, the function runs once per dictionary value and rows take the result
+//! of their code. If the column is text with many repetitions, the function runs once per distinct text of
+//! the batch: these functions cost several times as much as the lookup of a text.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -27,22 +28,22 @@ use tidemill_base::error::Error;
 
 use crate::distinct_texts::{DistinctTexts, find_only_column};
 
-/// What an argument has to be.
+/// The kind of value that an argument must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ArgumentKind {
-    /// Text, of any of Arrow's shapes.
+    /// Text, in any of Arrow's layouts.
     Text,
-    /// A text, or a list of texts.
+    /// A text or a list of texts.
     TextOrTextList,
-    /// A text or a whole number.
+    /// A text or an integer.
     TextOrInteger,
-    /// A whole number; comes as a BIGINT.
+    /// An integer, cast to BIGINT.
     Integer,
-    /// A number; comes as a DOUBLE.
+    /// A number, cast to DOUBLE.
     Number,
-    /// A group of a regular expression, a whole number; names of groups are arguments of other functions.
+    /// The number of a group in a regular expression. Lists of group names are arguments of other functions.
     RegexGroup,
-    /// Of any type, as it is.
+    /// A value of any type, not cast.
     Any,
 }
 
@@ -73,7 +74,7 @@ impl ArgumentKind {
         }
     }
 
-    /// What an argument is cast to before it comes.
+    /// Returns the type that an argument is cast to before evaluation.
     fn coerced_type(self, given: &DataType) -> DataType {
         match self {
             ArgumentKind::Any => given.clone(),
@@ -104,7 +105,7 @@ impl ArgumentKind {
     }
 }
 
-/// Whether values of a type are texts.
+/// Returns whether values of a type are texts, in a dictionary too.
 pub(crate) fn is_text_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
@@ -113,7 +114,7 @@ pub(crate) fn is_text_type(data_type: &DataType) -> bool {
     }
 }
 
-/// The type of a list's items.
+/// Returns the type of a list's items.
 fn item_type(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
@@ -123,22 +124,22 @@ fn item_type(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// The type of a list.
+/// Returns the type of a list of items.
 pub(crate) fn list_type(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
-/// A mistake in a query, as DataFusion hands it on.
+/// Returns the error for a mistake in a query, wrapped for DataFusion.
 pub(crate) fn usage_error(message: impl Into<String>, hint: impl Into<String>) -> DataFusionError {
     DataFusionError::External(Box::new(Error::usage_with_hint(message, hint)))
 }
 
-/// A value that a function does not take, as DataFusion hands it on.
+/// Returns the error for a value that a function does not take, wrapped for DataFusion.
 pub(crate) fn query_error(message: impl fmt::Display, hint: &str) -> DataFusionError {
     DataFusionError::External(Box::new(Error::Query(format!("{message}\nhint: {hint}"))))
 }
 
-/// A value for a message, cut where it is long.
+/// Shortens a value for a message and replaces its line breaks.
 pub(crate) fn excerpt_for_message(value: &str) -> String {
     const EXCERPT_CHARS_MAX: usize = 60;
     match value.char_indices().nth(EXCERPT_CHARS_MAX) {
@@ -148,29 +149,29 @@ pub(crate) fn excerpt_for_message(value: &str) -> String {
     .replace(['\n', '\r'], " ")
 }
 
-/// What is known of a call when it is planned.
+/// The argument types and constants of a call at planning time.
 pub(crate) struct PlannedCall<'a> {
     function_name: &'static str,
     args: &'a ReturnFieldArgs<'a>,
 }
 
 impl PlannedCall<'_> {
-    /// How many arguments there are.
+    /// Returns the number of arguments.
     pub(crate) fn argument_count(&self) -> usize {
         self.args.arg_fields.len()
     }
 
-    /// An argument's type; that of NULL where there is none.
+    /// Returns the type of an argument, and the type of NULL for a missing one.
     pub(crate) fn argument_type(&self, index: usize) -> &DataType {
         self.args.arg_fields.get(index).map_or(&DataType::Null, |field| field.data_type())
     }
 
-    /// The text that an argument is, where it is a constant and not null.
+    /// Returns the value of a constant text argument that is not null.
     pub(crate) fn constant_text(&self, index: usize) -> Option<&str> {
         self.args.scalar_arguments.get(index)?.as_ref()?.try_as_str().flatten()
     }
 
-    /// The number that an argument is, where it is a constant and not null.
+    /// Returns the value of a constant integer argument that is not null.
     pub(crate) fn constant_integer(&self, index: usize) -> Option<i64> {
         match self.args.scalar_arguments.get(index)?.as_ref()?.cast_to(&DataType::Int64) {
             Ok(ScalarValue::Int64(number)) => number,
@@ -178,7 +179,7 @@ impl PlannedCall<'_> {
         }
     }
 
-    /// The name that the function is called by.
+    /// Returns the name of the function.
     pub(crate) fn function_name(&self) -> &'static str {
         self.function_name
     }
@@ -187,7 +188,7 @@ impl PlannedCall<'_> {
 type ReturnTypeClosure = Box<dyn Fn(&PlannedCall<'_>) -> PlanResult<DataType> + Send + Sync>;
 type EvaluationClosure = Box<dyn Fn(&CallBatch) -> PlanResult<ArrayRef> + Send + Sync>;
 
-/// Arguments whose null makes the answer null.
+/// The arguments whose null makes the result null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NullPropagation {
     AnyArgument,
@@ -195,7 +196,7 @@ enum NullPropagation {
     Never,
 }
 
-/// A function of one row's values.
+/// A scalar function assembled from closures.
 pub(crate) struct ClosureFunction {
     name: &'static str,
     aliases: Vec<String>,
@@ -210,7 +211,7 @@ pub(crate) struct ClosureFunction {
 }
 
 impl ClosureFunction {
-    /// A function that is called as `calls` say, the first of which names it, and `what` it gives.
+    /// Creates a function with the given call syntax and description. The first of `calls` determines its name.
     pub(crate) fn new(section: &'static str, calls: &[&'static str], what: &str) -> Self {
         let first = calls.first().copied().unwrap_or_default();
         let name = first.split('(').next().unwrap_or_default();
@@ -232,43 +233,43 @@ impl ClosureFunction {
         }
     }
 
-    /// Other names.
+    /// Adds aliases.
     pub(crate) fn with_aliases(mut self, aliases: &[&str]) -> Self {
         self.aliases = aliases.iter().map(|&alias| alias.to_owned()).collect();
         self
     }
 
-    /// What it takes, `least` of them always.
+    /// Sets the kinds of the arguments, of which the first `least` are required.
     pub(crate) fn with_arguments(mut self, takes: &'static [ArgumentKind], least: usize) -> Self {
         self.argument_kinds = takes;
         self.arguments_min = least;
         self
     }
 
-    /// What it takes any number of behind the others.
+    /// Accepts any number of further arguments of this kind.
     pub(crate) fn with_variadic_argument(mut self, rest: ArgumentKind) -> Self {
         self.variadic_kind = Some(rest);
         self
     }
 
-    /// It answers nulls, too.
+    /// Evaluates the function for null arguments as well.
     pub(crate) fn with_null_arguments(mut self) -> Self {
         self.null_propagation = NullPropagation::Never;
         self
     }
 
-    /// It answers nulls behind the first argument, too.
+    /// Evaluates the function for nulls behind the first argument as well.
     pub(crate) fn with_null_trailing_arguments(mut self) -> Self {
         self.null_propagation = NullPropagation::FirstArgument;
         self
     }
 
-    /// The type of its answers, where that is not TEXT.
+    /// Sets the result type; the default is TEXT.
     pub(crate) fn with_return_type(self, data_type: DataType) -> Self {
         self.with_return_type_closure(move |_| Ok(data_type.clone()))
     }
 
-    /// Tells the type of its answers, and what is wrong with constants.
+    /// Sets the closure that checks constant arguments and returns the result type.
     pub(crate) fn with_return_type_closure(
         mut self,
         settles: impl Fn(&PlannedCall<'_>) -> PlanResult<DataType> + Send + Sync + 'static,
@@ -277,7 +278,7 @@ impl ClosureFunction {
         self
     }
 
-    /// Makes the answers.
+    /// Sets the closure that evaluates a batch and turns the function into a [`ScalarUDF`].
     pub(crate) fn into_udf(
         mut self,
         runs: impl Fn(&CallBatch) -> PlanResult<ArrayRef> + Send + Sync + 'static,
@@ -294,7 +295,7 @@ impl ClosureFunction {
         self.documentation.syntax_example.lines().collect::<Vec<_>>().join(", ")
     }
 
-    /// The answers by the texts that are in a batch, where texts are the only column and few are different.
+    /// Evaluates the function once per distinct text, if the only column is text with few distinct values.
     fn evaluate_distinct_texts(&self, args: &ScalarFunctionArgs) -> PlanResult<Option<ArrayRef>> {
         let Some(DistinctTexts { argument_index: index, texts, text_indices: of_rows }) =
             DistinctTexts::from_arguments(args)?
@@ -306,7 +307,7 @@ impl ClosureFunction {
         Ok(Some(take(&(self.evaluate)(&call)?, &of_rows, None)?))
     }
 
-    /// The answers by the values of a dictionary, where one is the only column.
+    /// Evaluates the function once per dictionary value, if the only column is a dictionary.
     fn evaluate_dictionary_values(
         &self,
         args: &ScalarFunctionArgs,
@@ -327,7 +328,7 @@ impl ClosureFunction {
         call.arguments[index] = ColumnarValue::Array(Arc::clone(coded.values()));
         match (self.evaluate)(&call) {
             Ok(made) => Ok(Some(take(&made, coded.keys(), None)?)),
-            // A value that no row has may be at fault.
+            // The error may come from a dictionary value that no row has.
             Err(_) => Ok(None),
         }
     }
@@ -377,7 +378,7 @@ impl ScalarUDFImpl for ClosureFunction {
         Ok(self.return_field_from_args(args)?.data_type().clone())
     }
 
-    /// Types that do not fit are left as they are: what is refused here loses its hint on the way.
+    /// Leaves unsuitable types unchanged: an error from here would lose its hint on the way to the user.
     fn coerce_types(&self, arguments: &[DataType]) -> PlanResult<Vec<DataType>> {
         let coerced =
             arguments.iter().enumerate().map(|(index, given)| match self.argument_kind(index) {
@@ -468,7 +469,7 @@ fn ordinal_word(index: usize) -> String {
     }
 }
 
-/// A batch of rows that a function is asked of.
+/// A batch of rows on which a [`ClosureFunction`] is evaluated.
 pub(crate) struct CallBatch {
     function_name: &'static str,
     arguments: Vec<ColumnarValue>,
@@ -476,16 +477,16 @@ pub(crate) struct CallBatch {
     return_type: DataType,
 }
 
-/// The texts of an argument.
+/// A text argument of a batch.
 pub(crate) enum TextOperand {
-    /// The same for each row.
+    /// One text for all rows.
     Constant(Option<String>),
-    /// One for each row.
+    /// One text per row.
     Column(StringViewArray),
 }
 
 impl TextOperand {
-    /// That of a row, unless it is null.
+    /// Returns the text of a row, unless it is null.
     #[inline]
     pub(crate) fn get(&self, row: usize) -> Option<&str> {
         match self {
@@ -494,7 +495,7 @@ impl TextOperand {
         }
     }
 
-    /// The text, where it is the same for each row and not null.
+    /// Returns the text that all rows share, unless it is null.
     pub(crate) fn constant(&self) -> Option<&str> {
         match self {
             TextOperand::Constant(text) => text.as_deref(),
@@ -503,16 +504,16 @@ impl TextOperand {
     }
 }
 
-/// The numbers of an argument.
+/// An integer argument of a batch.
 pub(crate) enum IntegerOperand {
-    /// The same for each row.
+    /// One number for all rows.
     Constant(Option<i64>),
-    /// One for each row.
+    /// One number per row.
     Column(Int64Array),
 }
 
 impl IntegerOperand {
-    /// That of a row, unless it is null.
+    /// Returns the number of a row, unless it is null.
     pub(crate) fn get(&self, row: usize) -> Option<i64> {
         match self {
             IntegerOperand::Constant(number) => *number,
@@ -521,11 +522,11 @@ impl IntegerOperand {
     }
 }
 
-/// DOUBLEs of an argument.
+/// A DOUBLE argument of a batch.
 pub(crate) enum DoubleOperand {
-    /// The same for each row.
+    /// One number for all rows.
     Constant(Option<f64>),
-    /// One for each row.
+    /// One number per row.
     Column(Float64Array),
 }
 
@@ -550,32 +551,32 @@ impl CallBatch {
         }
     }
 
-    /// The name that the function is registered by.
+    /// Returns the name under which the function is registered.
     pub(crate) fn function_name(&self) -> &'static str {
         self.function_name
     }
 
-    /// The type that was promised for the answers.
+    /// Returns the result type that planning settled on.
     pub(crate) fn return_type(&self) -> &DataType {
         &self.return_type
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// How many arguments there are.
+    /// Returns the number of arguments.
     pub(crate) fn argument_count(&self) -> usize {
         self.arguments.len()
     }
 
-    /// An argument as it comes; none behind the last.
+    /// Returns an argument as DataFusion passed it, or `None` if there are fewer arguments.
     pub(crate) fn argument(&self, index: usize) -> Option<&ColumnarValue> {
         self.arguments.get(index)
     }
 
-    /// An argument as a column of one value a row.
+    /// Returns an argument as a column with one value per row.
     pub(crate) fn argument_column(&self, index: usize) -> PlanResult<ArrayRef> {
         match self.arguments.get(index) {
             Some(value) => value.to_array(self.row_count),
@@ -583,7 +584,7 @@ impl CallBatch {
         }
     }
 
-    /// An argument as texts; nulls where there is none.
+    /// Returns an argument as texts, which are null for a missing argument.
     pub(crate) fn text_operand(&self, index: usize) -> PlanResult<TextOperand> {
         Ok(match self.arguments.get(index) {
             None => TextOperand::Constant(None),
@@ -594,7 +595,7 @@ impl CallBatch {
         })
     }
 
-    /// An argument as whole numbers; nulls where there is none.
+    /// Returns an argument as integers, which are null for a missing argument.
     pub(crate) fn integer_operand(&self, index: usize) -> PlanResult<IntegerOperand> {
         Ok(match self.arguments.get(index) {
             None => IntegerOperand::Constant(None),
@@ -609,7 +610,7 @@ impl CallBatch {
         })
     }
 
-    /// An argument as DOUBLEs; nulls where there is none.
+    /// Returns an argument as DOUBLEs, which are null for a missing argument.
     pub(crate) fn double_operand(&self, index: usize) -> PlanResult<DoubleOperand> {
         Ok(match self.arguments.get(index) {
             None => DoubleOperand::Constant(None),
@@ -624,7 +625,7 @@ impl CallBatch {
         })
     }
 
-    /// Answers that are parts of a row's own texts.
+    /// Builds a text column from slices that `of` borrows from the row's arguments.
     pub(crate) fn build_borrowed_texts<'a>(
         &self,
         mut of: impl FnMut(usize) -> PlanResult<Option<&'a str>>,
@@ -639,7 +640,8 @@ impl CallBatch {
         Ok(Arc::new(made.finish()))
     }
 
-    /// Answers that are written into a text, which is empty before; none where `false` is returned.
+    /// Builds a text column from texts that `of` writes into an empty string. A row is null if `of` returns
+    /// false.
     pub(crate) fn build_texts(
         &self,
         mut of: impl FnMut(usize, &mut String) -> PlanResult<bool>,
@@ -656,7 +658,7 @@ impl CallBatch {
         Ok(Arc::new(made.finish()))
     }
 
-    /// Answers that are lists of texts, appended to what `of` is given; no list where `false` is returned.
+    /// Builds a column of text lists from items that `of` appends. A row is null if `of` returns false.
     pub(crate) fn build_text_lists(
         &self,
         mut of: impl FnMut(usize, &mut TextListBuilder) -> PlanResult<bool>,
@@ -671,7 +673,7 @@ impl CallBatch {
         Ok(Arc::new(lists))
     }
 
-    /// Answers that are true or false.
+    /// Builds a boolean column.
     pub(crate) fn build_booleans(
         &self,
         of: impl FnMut(usize) -> PlanResult<Option<bool>>,
@@ -680,7 +682,7 @@ impl CallBatch {
         Ok(Arc::new(flags))
     }
 
-    /// Answers that are DOUBLEs.
+    /// Builds a DOUBLE column.
     pub(crate) fn build_doubles(
         &self,
         of: impl FnMut(usize) -> PlanResult<Option<f64>>,
@@ -689,7 +691,7 @@ impl CallBatch {
         Ok(Arc::new(numbers))
     }
 
-    /// Answers that are whole numbers.
+    /// Builds a BIGINT column.
     pub(crate) fn build_integers(
         &self,
         of: impl FnMut(usize) -> PlanResult<Option<i64>>,
@@ -699,14 +701,14 @@ impl CallBatch {
     }
 }
 
-/// The lists of a batch while they are made.
+/// A builder of one list of texts per row.
 pub(crate) struct TextListBuilder {
     lists: ListBuilder<StringViewBuilder>,
     item_count: usize,
 }
 
 impl TextListBuilder {
-    /// Adds an item to the row's list.
+    /// Appends an item to the list of the current row.
     pub(crate) fn append_item(&mut self, item: Option<&str>) -> PlanResult<()> {
         self.item_count += 1;
         check_item_count(self.item_count)?;
@@ -718,7 +720,7 @@ impl TextListBuilder {
     }
 }
 
-/// Refuses more items in the lists of a batch than Arrow counts in 32 bits.
+/// Fails if the lists of a batch have more items than a 32-bit Arrow offset can count.
 pub(crate) fn check_item_count(count: usize) -> PlanResult<()> {
     const ITEMS_MAX: usize = i32::MAX as usize;
     match count <= ITEMS_MAX {
@@ -730,7 +732,7 @@ pub(crate) fn check_item_count(count: usize) -> PlanResult<()> {
     }
 }
 
-/// Texts of any shape as views.
+/// Casts texts of any layout to views.
 pub(crate) fn cast_to_views(array: &ArrayRef) -> PlanResult<StringViewArray> {
     Ok(match array.as_string_view_opt() {
         Some(views) => views.clone(),
@@ -740,7 +742,7 @@ pub(crate) fn cast_to_views(array: &ArrayRef) -> PlanResult<StringViewArray> {
     })
 }
 
-/// Values of any type as they are shown.
+/// Formats values of any type as texts.
 pub(crate) fn format_as_texts(array: &ArrayRef) -> PlanResult<StringViewArray> {
     if is_text_type(array.data_type()) || array.data_type().is_null() {
         return cast_to_views(array);
@@ -773,7 +775,7 @@ pub(crate) mod tests {
     use arrow::datatypes::Int32Type;
     use datafusion_common::config::ConfigOptions;
 
-    /// The function that is called so.
+    /// Finds the function of a name or alias.
     pub(crate) fn find_function(name: &str) -> ScalarUDF {
         let mut all = crate::scalar_functions();
         let found = all.find(|function| {
@@ -782,7 +784,7 @@ pub(crate) mod tests {
         found.unwrap_or_else(|| panic!("no function `{name}`"))
     }
 
-    /// What a function makes of arguments, planned as DataFusion plans a call.
+    /// Calls a function with the steps in which DataFusion plans and evaluates a call.
     pub(crate) fn call_function(
         name: &str,
         args: Vec<ColumnarValue>,
@@ -817,13 +819,14 @@ pub(crate) mod tests {
         made.to_array(rows)
     }
 
-    /// A constant for [`answer`].
+    /// Returns a text constant for [`call_in_all_forms`].
     pub(crate) fn text_constant(text: &str) -> ScalarValue {
         ScalarValue::from(text)
     }
 
-    /// What a call of constants answers as text, and the same of a column of each shape: `NULL` for null, lists
-    /// in brackets with `''` for empty texts, errors by their message.
+    /// Calls a function with constants, and again with a column of each text layout, which must give the
+    /// same. Returns the result as text: `NULL` for null, lists in brackets with `''` for empty texts, errors
+    /// by their message.
     pub(crate) fn call_in_all_forms(name: &str, args: &[ScalarValue]) -> String {
         let told = |made: PlanResult<ArrayRef>| match made {
             Ok(array) => format_value(&array, 0),
@@ -831,7 +834,8 @@ pub(crate) mod tests {
         };
         let scalars: Vec<ColumnarValue> = args.iter().cloned().map(ColumnarValue::Scalar).collect();
         let expected = told(call_function(name, scalars.clone(), 1));
-        // The first argument as a column of three rows, the second of which is null if null has an answer.
+        // The first argument becomes a column of three rows; the second row is null unless null has its own
+        // result.
         let function = find_function(name);
         let is_strict =
             function.inner().downcast_ref::<ClosureFunction>().unwrap().null_propagation
@@ -861,7 +865,7 @@ pub(crate) mod tests {
         expected
     }
 
-    /// A value as text.
+    /// Formats the value of a row.
     pub(crate) fn format_value(array: &ArrayRef, row: usize) -> String {
         if array.is_null(row) {
             return "NULL".into();
@@ -879,7 +883,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// An error's message, as a user reads it.
+    /// Returns an error's message as the user sees it.
     pub(crate) fn error_message(error: DataFusionError) -> String {
         match error {
             DataFusionError::External(error) => error.to_string(),
@@ -887,7 +891,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Calls of texts, and what they answer.
+    /// Checks the results of calls with text arguments.
     pub(crate) fn check_text_calls(rows: &[(&str, &[&str], &str)]) {
         for (name, args, expected) in rows {
             let args: Vec<ScalarValue> =
@@ -914,7 +918,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Few texts and many, nulls among them, in each shape: as one row after the other.
+    /// Compares a whole batch with single-row batches, for few and many distinct texts with nulls, in each
+    /// layout.
     #[test]
     fn repeated_texts_give_same_results_as_single_rows() {
         for different in [1, 3, 40, 130, 1000] {

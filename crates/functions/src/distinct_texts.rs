@@ -1,8 +1,8 @@
-//! Texts that many rows of a batch have: what is costly is done to each once.
+//! Deduplication of the texts in a batch, so that an expensive function runs once per distinct text.
 //!
-//! A log's columns have few values, and what is asked of them, a pattern or a distance, costs hundreds of
-//! nanoseconds a text; to find a text among those that were before takes ten. The first rows of a batch say
-//! whether it is worth while.
+//! The columns of a log have few distinct values. A pattern match or a distance costs hundreds of nanoseconds
+//! per text, while finding a text among the earlier ones takes ten. The first rows of a batch decide whether
+//! deduplication pays.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use datafusion_expr::{
 };
 use hashbrown::HashMap;
 
-/// DataFusion's functions of a text that cost much more than to look for it.
+/// DataFusion functions of a text that cost much more than a hash lookup of the text.
 pub const DEDUPLICATED_FUNCTIONS: [&str; 6] = [
     "levenshtein",
     "regexp_count",
@@ -28,17 +28,18 @@ pub const DEDUPLICATED_FUNCTIONS: [&str; 6] = [
     "regexp_replace",
 ];
 
-/// The different texts of a batch.
+/// The distinct texts of a batch.
 pub(crate) struct DistinctTexts {
-    /// Which argument they are of.
+    /// Index of the argument that holds the texts.
     pub(crate) argument_index: usize,
     pub(crate) texts: ArrayRef,
-    /// Which of them each row has.
+    /// Index into `texts` for each row.
     pub(crate) text_indices: UInt32Array,
 }
 
 impl DistinctTexts {
-    /// Those of the only column among the arguments, if it is of text and has few of them.
+    /// Deduplicates the only column among the arguments. Returns `None` if it is not text or has many
+    /// distinct values.
     pub(crate) fn from_arguments(args: &ScalarFunctionArgs) -> PlanResult<Option<Self>> {
         let Some((index, column)) = find_only_column(args) else { return Ok(None) };
         let found = match column.data_type() {
@@ -56,7 +57,7 @@ impl DistinctTexts {
     }
 }
 
-/// The argument that is a column, where one is.
+/// Returns the index and the array of the only argument that is a column, if there is exactly one.
 pub(crate) fn find_only_column(args: &ScalarFunctionArgs) -> Option<(usize, &ArrayRef)> {
     let mut columns = args.args.iter().enumerate().filter_map(|(index, value)| match value {
         ColumnarValue::Array(array) => Some((index, array)),
@@ -66,14 +67,14 @@ pub(crate) fn find_only_column(args: &ScalarFunctionArgs) -> Option<(usize, &Arr
     first.filter(|_| columns.next().is_none())
 }
 
-/// The rows that each have a text first, and which of these each row is like; nothing where the first rows
-/// say that most texts are different. A null is a text of its own.
+/// Returns the first row of each distinct text and, for each row, the index of its text. Returns `None` if
+/// the first rows show that most texts differ. NULL counts as one distinct text.
 fn find_few_distinct<'a>(
     texts: impl ExactSizeIterator<Item = Option<&'a str>>,
 ) -> Option<(UInt32Array, UInt32Array)> {
-    /// Below this it is not worth the look.
+    /// Minimum rows of a batch; below this, deduplication costs more than it saves.
     const ROWS_MIN: usize = 64;
-    /// Of so many rows each text has to be had by four.
+    /// Rows after which each distinct text must have occurred at least `ROWS_PER_TEXT_MIN` times on average.
     const ROWS_TRIED: usize = 512;
     const ROWS_PER_TEXT_MIN: usize = 4;
     let rows = texts.len();
@@ -98,7 +99,7 @@ fn find_few_distinct<'a>(
     Some((firsts.into(), of_rows.into()))
 }
 
-/// A function of DataFusion's, asked once for each text of a batch.
+/// A DataFusion function that runs once per distinct text of a batch.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DeduplicatedFunction {
     pub(crate) inner: Arc<ScalarUDF>,

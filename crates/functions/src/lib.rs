@@ -1,8 +1,8 @@
-//! The functions of SQL that other databases have and DataFusion lacks, one value to each row.
+//! Scalar SQL functions that other databases have and DataFusion lacks.
 //!
-//! A room a kind of value; each says which functions it has, under which names, and what it departs from
-//! in whose manual. This crate knows neither files nor queries: a session takes [`scalar_functions`] and
-//! registers them.
+//! Each module holds the functions of one kind of value and states their names, the manual that they follow
+//! and the departures from it. This crate knows neither files nor queries: a session registers the functions
+//! that [`scalar_functions`] returns.
 
 mod closure_function;
 mod distinct_texts;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use datafusion_expr::{HigherOrderUDF, ScalarUDF};
 
-/// All of them.
+/// Returns all scalar functions of this crate.
 pub fn scalar_functions() -> impl Iterator<Item = ScalarUDF> {
     [
         times::functions(),
@@ -40,26 +40,28 @@ pub fn scalar_functions() -> impl Iterator<Item = ScalarUDF> {
     .flatten()
 }
 
-/// Returns all functions that take functions.
+/// Returns all higher-order functions of this crate, which take lambdas.
 pub fn higher_order_functions() -> impl Iterator<Item = HigherOrderUDF> {
     list_reduce::functions().into_iter()
 }
 
-/// A function that takes formats, `to_timestamp` or `to_date`, as one that takes PostgreSQL's patterns too.
+/// Wraps `to_timestamp` or `to_date` so that it accepts PostgreSQL's format patterns as well as its own
+/// formats.
 pub fn with_postgres_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
     times::with_postgres_patterns(theirs)
 }
 
-/// Returns whether the function of this name reads instants by a format: one with an offset, a zone, or seconds since
-/// 1970. False for a function that reads no timestamps, and for a format that is none.
+/// Returns whether a format of the function of this name reads instants: it has an offset, a zone, or seconds
+/// since 1970. Returns false for a function that reads no timestamps and for an invalid format.
 pub fn is_instant_format(function: &str, format: &str) -> bool {
     times::is_instant_format(function, format)
 }
 
-/// Names of the DataFusion functions that [`once_per_text`] wraps.
+/// Names of the DataFusion functions that [`deduplicate_functions`] wraps.
 pub use distinct_texts::DEDUPLICATED_FUNCTIONS as ONCE_PER_TEXT;
 
-/// The functions of DataFusion's, among these, that are asked once for each text of a batch.
+/// Wraps those of the given DataFusion functions that are expensive per text, to run once per distinct text
+/// of a batch.
 pub fn deduplicate_functions<'a>(
     theirs: impl Iterator<Item = &'a Arc<ScalarUDF>>,
 ) -> Vec<ScalarUDF> {
@@ -73,7 +75,8 @@ pub fn deduplicate_functions<'a>(
     costly.into_values().map(wrapped).collect()
 }
 
-/// Returns the functions of DataFusion's, among these, that return unsigned lengths and places, with signed ones.
+/// Wraps those of the given DataFusion functions that return unsigned lengths or positions, to return signed
+/// ones.
 pub fn with_signed_length_functions<'a>(
     theirs: impl Iterator<Item = &'a Arc<ScalarUDF>>,
 ) -> Vec<ScalarUDF> {
@@ -84,29 +87,29 @@ pub fn with_signed_length_functions<'a>(
     unsigned.into_values().map(|theirs| signed_length_function(Arc::clone(theirs))).collect()
 }
 
-/// Returns a function of DataFusion's that returns an unsigned length, or places, with a signed one.
+/// Wraps a DataFusion function that returns an unsigned length or unsigned positions, to return signed ones.
 pub fn signed_length_function(theirs: Arc<ScalarUDF>) -> ScalarUDF {
     ScalarUDF::from(signed_lengths::SignedLengthFunction { inner: theirs })
 }
 
-/// What `x[first:last]` is of a text.
+/// Returns `text_slice`, the function behind `x[first:last]` of a text.
 pub fn text_slice_udf() -> Option<ScalarUDF> {
     texts::functions().into_iter().find(|function| function.name() == "text_slice")
 }
 
-/// Returns `date_field`, which reads the fields of a time of any year.
+/// Returns `date_field`, which reads the fields of a time in any year.
 pub fn date_field_udf() -> ScalarUDF {
     times::date_field_udf()
 }
 
-/// Returns whether a name, in any case, is that of a field which `date_field` reads and DataFusion's `date_part` does
+/// Returns whether a name, in any case, is a field that `date_field` reads and DataFusion's `date_part` does
 /// not: `century`, `weekday`, `timezone`.
 pub fn is_date_field_name(name: &str) -> bool {
     times::is_date_field_name(name)
 }
 
-/// How a function of these is called, by its definition; none where there is no such function, or nothing is
-/// said of it.
+/// Returns the call syntax of a function of this crate from its documentation. Returns `None` for an unknown
+/// or undocumented function.
 pub fn function_syntax(name: &str) -> Option<String> {
     let function = scalar_functions().find(|function| {
         function.name() == name || function.aliases().iter().any(|alias| alias == name)

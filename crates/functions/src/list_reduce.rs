@@ -1,13 +1,15 @@
-//! `list_reduce(list, (a, b) -> a + b, start)`: a function of two values, applied along a list. A third parameter of the function is
-//! the place of the item `b` in the list; the first is 1.
+//! `list_reduce(list, (a, b) -> a + b, start)`: a lambda of two values that is folded along a list. A third
+//! parameter of the lambda is the one-based position of the item `b` in the list.
 //!
-//! The lists of a batch are reduced together: the function is evaluated once for all first items, once for all second ones, and so
-//! on. Lists are ordered by their lengths, the longest first, so that those that have an item left are always the first
-//! rows. A batch costs as many evaluations as its longest list has items, over as many rows as there are items in all.
+//! The lists of a batch are reduced together: the lambda is evaluated once for all first items, once for all
+//! second items, and so on. Lists are sorted by length, longest first, so that the lists with an item left
+//! are always the first rows. A batch costs as many evaluations as its longest list has items, over as many
+//! rows as there are items in total.
 //!
-//! The function's first parameter has the type of its answer. The planner finds it by planning the function with the type of the
-//! start, then with that of the answer, and so on: `a + b` of DECIMAL(10,2) needs one digit more at each step and ends at
-//! DECIMAL(38,2). A function whose answer never has the type that it takes, as `[a]`, is refused when it is first evaluated.
+//! The lambda's first parameter has the type of its result. The planner finds that type by iteration: it
+//! plans the lambda with the type of the start, then with the type of the result, and so on. `a + b` of
+//! DECIMAL(10,2) needs one more digit at each step and ends at DECIMAL(38,2). A lambda such as `[a]`, whose
+//! result type always differs from its parameter type, fails when it is first evaluated.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, LazyLock};
@@ -26,13 +28,13 @@ use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 
 use crate::closure_function::{is_text_type, usage_error};
 
-/// Number of types that are tried for a function's first parameter.
+/// Maximum number of types that the planner tries for the lambda's first parameter.
 const PLANNING_STEPS_MAX: usize = 3;
 
-/// The same if the answer is a DECIMAL, which gets a digit more at each step.
+/// The same maximum for a DECIMAL result, which gains a digit at each step.
 const DECIMAL_PLANNING_STEPS_MAX: usize = 40;
 
-/// Returns all functions that take functions.
+/// Returns all higher-order functions of this crate.
 pub(crate) fn functions() -> Vec<HigherOrderUDF> {
     vec![HigherOrderUDF::from(ListReduce::new())]
 }
@@ -53,7 +55,7 @@ impl ListReduce {
     }
 }
 
-/// The arguments of a call, in either order: the start may stand before the function, as in Spark.
+/// The arguments of a call in either order: the start may precede the lambda, as in Spark.
 struct ReduceArguments<V, L> {
     list: V,
     function: L,
@@ -94,7 +96,7 @@ fn item_field(list: &DataType) -> PlanResult<&FieldRef> {
     }
 }
 
-/// Checks that the first value of a list, or the start, can be what the function takes and answers.
+/// Checks that the first item of a list, or the start, casts to the result type of the lambda.
 fn check_start_type(first: &DataType, answer: &DataType) -> PlanResult<()> {
     match first == answer || can_cast_types(first, answer) {
         true => Ok(()),
@@ -160,7 +162,7 @@ impl HigherOrderUDFImpl for ListReduce {
         let answer = answer.data_type();
         let steps =
             if answer.is_decimal() { DECIMAL_PLANNING_STEPS_MAX } else { PLANNING_STEPS_MAX };
-        // At step 0 the function is planned already.
+        // At step 0 the lambda is already planned.
         let is_known = step == 0 || step >= steps || answer == first;
         Ok(match is_known {
             true => LambdaParametersProgress::Complete(vec![parameters(answer)]),
@@ -215,7 +217,7 @@ impl HigherOrderUDFImpl for ListReduce {
     }
 }
 
-/// A list of a batch: its row, and where its items stand.
+/// One list of a batch: its row and the position of its items.
 struct ListRow {
     row: usize,
     first: usize,
@@ -275,7 +277,7 @@ fn reduce_lists(
             typed(take(&items, &places, None)?)?
         }
     };
-    // The answers of lists that have ended, the shortest first.
+    // The results of lists that have ended, in ascending order of length.
     let mut ended: Vec<ArrayRef> = Vec::new();
     loop {
         let count = rows.partition_point(|row| row.length > step);

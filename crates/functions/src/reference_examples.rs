@@ -1,4 +1,4 @@
-//! The answers in `docs/reference/functions-text.md` are what the functions answer.
+//! Test that the results in `docs/reference/functions-text.md` match those of the functions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use datafusion_common::ScalarValue;
 
 use crate::closure_function::tests::call_in_all_forms;
 
-/// A call of constants: its function's name, and its arguments.
+/// Splits a call of constants into the name of the function and its arguments.
 fn parse_call(call: &str) -> (&str, Vec<ScalarValue>) {
     let (name, arguments) = call.strip_suffix(')').unwrap().split_once('(').unwrap();
     let mut values = Vec::new();
@@ -50,7 +50,7 @@ fn reference_page_examples_match_results() {
         assert_eq!(call_in_all_forms(name, &arguments), expected, "{call}");
         told.insert(name.to_owned());
     }
-    // What takes or gives no constants stands in the text around.
+    // Functions that take or return no constants are described in the text around the tables.
     let of_others: BTreeSet<&str> =
         ["user_agent", "json_raw", "struct_entries", "struct_keys"].into();
     for function in [crate::texts::functions(), crate::web::functions(), crate::json::functions()]

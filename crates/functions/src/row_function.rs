@@ -1,9 +1,10 @@
-//! What all functions of this crate have in common: a function says its names, the types that it takes and
-//! gives, and how a column is calculated; the rest of what DataFusion asks for is here.
+//! The trait [`RowFunction`] and its adapter to DataFusion: a function states its names, its argument types
+//! and its result type, and how to calculate a column. The adapter supplies everything else that DataFusion
+//! requires.
 //!
-//! A constant is not spread over a column: a function reads each argument row by row through [`Texts`], or
-//! what its room has for the kind, where row `n` of a constant is the constant. A call of constants only is
-//! calculated for one row.
+//! A constant argument is not expanded to a column. A function reads each argument row by row through
+//! [`TextArgument`] or a similar type of its module, in which row `n` of a constant is the constant. A call
+//! that has only constants is calculated for one row.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -22,40 +23,41 @@ use datafusion_expr::{
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::Error;
 
-/// What is said of a function in the reference: one row of a table.
+/// The entry of a function in the reference: one row of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct FunctionDocs {
     pub(crate) section: DocSection,
-    /// How it is called, a call a line.
+    /// Call syntax, one call per line.
     pub(crate) syntax: &'static str,
-    /// A sentence. What it says of an answer, as "`f(1)` is `2`", a test runs.
+    /// One sentence. A test evaluates each example in it of the form "`f(1)` is `2`".
     pub(crate) description: &'static str,
 }
 
-/// A function of rows.
+/// A scalar function that returns one value per row.
 pub(crate) trait RowFunction: Debug + Eq + Hash + Send + Sync + Sized + 'static {
-    /// Its name, and others that it has besides.
+    /// Returns the name of the function, followed by its aliases.
     fn names(&self) -> &'static [&'static str];
 
     fn docs(&self) -> FunctionDocs;
 
-    /// The types that arguments of these types are cast to.
+    /// Returns the types that arguments of the given types are cast to.
     ///
     /// # Errors
-    /// Where it takes no such arguments.
+    /// Fails if the function does not take arguments of these types.
     fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>>;
 
-    /// The answer's type, for arguments of types that it takes. What is constant is checked here, once.
+    /// Returns the result type for arguments of types that the function takes, and checks constant arguments
+    /// once.
     ///
     /// # Errors
-    /// Where a constant is none that it takes.
+    /// Fails for a constant that the function does not take.
     fn return_type(
         &self,
         taken: &[DataType],
         constants: &[Option<&ScalarValue>],
     ) -> Result<DataType>;
 
-    /// Whether a null among the arguments makes the answer null.
+    /// Returns whether a null among the arguments makes the result null.
     fn is_strict(&self) -> bool {
         true
     }
@@ -64,10 +66,10 @@ pub(crate) trait RowFunction: Debug + Eq + Hash + Send + Sync + Sized + 'static 
         Volatility::Immutable
     }
 
-    /// The answers of a batch.
+    /// Calculates the results of a batch.
     ///
     /// # Errors
-    /// Where a value has no answer.
+    /// Fails for a value that has no result.
     fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef>;
 
     fn into_udf(self) -> ScalarUDF {
@@ -82,18 +84,18 @@ pub(crate) trait RowFunction: Debug + Eq + Hash + Send + Sync + Sized + 'static 
 
 /// The arguments of a batch of rows.
 pub(crate) struct ArgumentBatch<'a> {
-    /// Of the types that the function takes.
+    /// Arguments, cast to the types that the function takes.
     pub(crate) arguments: &'a [ColumnarValue],
     pub(crate) row_count: usize,
-    /// The type that was promised.
+    /// Result type that planning settled on.
     pub(crate) return_type: &'a DataType,
 }
 
 impl ArgumentBatch<'_> {
-    /// The argument at a place.
+    /// Returns the argument at an index.
     ///
     /// # Errors
-    /// Where there are fewer, which types exclude.
+    /// Fails if there are fewer arguments, which planning excludes.
     pub(crate) fn argument(&self, at: usize) -> Result<&ColumnarValue> {
         self.arguments.get(at).ok_or_else(|| internal_error("a call has lost an argument"))
     }
@@ -102,13 +104,13 @@ impl ArgumentBatch<'_> {
         TextArgument::from_value(self.argument(at)?)
     }
 
-    /// The argument as one of another type, a row or a constant each.
+    /// Casts an argument to another type. Returns its array and the mapping of rows to values.
     pub(crate) fn cast_argument(&self, at: usize, to: &DataType) -> Result<(ArrayRef, RowMapping)> {
         let (array, rows) = argument_array(self.argument(at)?)?;
         Ok((cast_with_options(&array, to, &STRICT_CAST_OPTIONS)?, rows))
     }
 
-    /// Texts of all rows, written one after the other: none where `write` says so.
+    /// Builds a text column row by row. A row is null if `write` returns false.
     pub(crate) fn build_texts(
         &self,
         mut write: impl FnMut(usize, &mut String) -> Result<bool>,
@@ -126,7 +128,7 @@ impl ArgumentBatch<'_> {
     }
 }
 
-/// Where the value of a row stands in an array that has one for all rows, or one each.
+/// Maps a row to its index in an array that has either one value for all rows or one value per row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowMapping {
     Constant,
@@ -142,7 +144,7 @@ impl RowMapping {
     }
 }
 
-/// The array that an argument is, a constant as one of one value.
+/// Returns an argument as an array; a constant becomes an array of one value.
 pub(crate) fn argument_array(value: &ColumnarValue) -> Result<(ArrayRef, RowMapping)> {
     Ok(match value {
         ColumnarValue::Array(array) => (Arc::clone(array), RowMapping::PerRow),
@@ -150,7 +152,7 @@ pub(crate) fn argument_array(value: &ColumnarValue) -> Result<(ArrayRef, RowMapp
     })
 }
 
-/// An argument that is text.
+/// A text argument in one of Arrow's three text layouts.
 #[derive(Debug)]
 pub(crate) enum TextArgument {
     Utf8(StringArray, RowMapping),
@@ -187,8 +189,8 @@ impl TextArgument {
     }
 }
 
-/// What is made of a text once, as long as the text stays the same from row to row: a constant's is made
-/// once a batch.
+/// A cache of one value parsed from a text, valid as long as the text stays the same from row to row. A
+/// constant text is parsed once per batch.
 pub(crate) struct LastTextCache<T> {
     text: Option<String>,
     value: Option<T>,
@@ -212,13 +214,13 @@ impl<T> LastTextCache<T> {
     }
 }
 
-/// Whether a type is text.
+/// Returns whether a type is one of Arrow's text types. Dictionaries are not.
 pub(crate) fn is_text_type(of: &DataType) -> bool {
     matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// The text that an argument is cast to: codes of a dictionary to what they stand for. None where it is
-/// neither text nor null.
+/// Returns the text type that an argument is cast to; a dictionary becomes its value type. Returns `None` for
+/// an argument that is neither text nor null.
 pub(crate) fn text_cast_type(given: &DataType) -> Option<DataType> {
     match given {
         DataType::Null => Some(DataType::Utf8),
@@ -227,17 +229,17 @@ pub(crate) fn text_cast_type(given: &DataType) -> Option<DataType> {
     }
 }
 
-/// A request that cannot be carried out.
+/// Returns the error for a mistake in a query, with a hint.
 pub(crate) fn usage_error(message: impl Into<String>, hint: impl Into<String>) -> DataFusionError {
     external_error(Error::usage_with_hint(message.into(), hint.into()))
 }
 
-/// A value that has no answer.
+/// Returns the error for a value that has no result.
 pub(crate) fn overflow_error(message: impl Into<String>, hint: Option<&str>) -> DataFusionError {
     external_error(Error::Overflow { message: message.into(), hint: hint.map(str::to_owned) })
 }
 
-/// A fault of this crate.
+/// Returns the error for a bug in this crate.
 pub(crate) fn internal_error(message: &str) -> DataFusionError {
     external_error(Error::Internal(message.to_owned()))
 }
@@ -246,7 +248,7 @@ pub(crate) fn external_error(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// The refusal of arguments that a function does not take: it says how the function is called.
+/// Returns the error for argument types that a function does not take; it names the call syntax.
 pub(crate) fn wrong_arguments_error(
     function: &impl RowFunction,
     given: &[DataType],
@@ -259,10 +261,10 @@ pub(crate) fn wrong_arguments_error(
     )
 }
 
-/// How long a format may be, in bytes: each row of an answer is about as long.
+/// Maximum length of a format in bytes. Each row of a result is about as long as the format.
 const FORMAT_BYTES_MAX: usize = 1_000;
 
-/// Refuses a format that is too long.
+/// Fails for a format that exceeds the maximum length.
 pub(crate) fn check_format_length(format: &str) -> Result<()> {
     match format.len() <= FORMAT_BYTES_MAX {
         true => Ok(()),
@@ -273,7 +275,7 @@ pub(crate) fn check_format_length(format: &str) -> Result<()> {
     }
 }
 
-/// A text as it stands in a message: the beginning of a long one.
+/// Shortens a text for an error message to its first 80 characters.
 pub(crate) fn shorten_for_message(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,7 +1,7 @@
-//! Lengths and places of lists as BIGINT.
+//! Lengths and positions of lists as BIGINT.
 //!
-//! DataFusion's are unsigned: `list[array_length(list)]` has no such index type, and `array_length(list) - 5` no negative
-//! value. PostgreSQL and DuckDB have signed ones.
+//! DataFusion's are unsigned: `list[array_length(list)]` does not accept that type as an index, and
+//! `array_length(list) - 5` cannot be negative. PostgreSQL and DuckDB return signed numbers.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use datafusion_expr::{
     ScalarUDFImpl, Signature,
 };
 
-/// DataFusion's functions that return unsigned lengths and places, or lists of them.
+/// DataFusion functions that return unsigned lengths and positions, or lists of them.
 pub(crate) const UNSIGNED_LENGTH_FUNCTIONS: [&str; 6] = [
     "array_dims",
     "array_length",
@@ -25,7 +25,7 @@ pub(crate) const UNSIGNED_LENGTH_FUNCTIONS: [&str; 6] = [
     "cardinality",
 ];
 
-/// A function of DataFusion's that returns signed numbers.
+/// A wrapper around a DataFusion function that casts its unsigned result to a signed one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SignedLengthFunction {
     pub(crate) inner: Arc<ScalarUDF>,

@@ -1,8 +1,8 @@
-//! Calls written as in SQL, for tests: `strftime(DATE '2026-11-20', '%d.%m.%Y')`.
+//! Test calls written as SQL: `strftime(DATE '2026-11-20', '%d.%m.%Y')`.
 //!
-//! A call is carried out three times, with its constants as they are, with all of them as columns and with only
-//! the first as one, and has to give the same each time; where the first is null the answer is null, if the
-//! function says so.
+//! Each call is evaluated three times: with its constants as they are, with all of them as columns, and with
+//! only the first as a column. All results must be equal. If the first argument is null, the result of a
+//! strict function must be null.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -27,7 +27,7 @@ static FUNCTIONS_BY_NAME: LazyLock<HashMap<String, ScalarUDF>> = LazyLock::new(|
     all
 });
 
-/// What a call answers, as text; `NULL` where it is null.
+/// Evaluates a call and formats its result; `NULL` for null.
 pub(crate) fn evaluate_call(call: &str) -> Result<String> {
     let mut parser = CallParser { text: call, position: 0 };
     let value = parser.parse_value()?;
@@ -36,7 +36,7 @@ pub(crate) fn evaluate_call(call: &str) -> Result<String> {
     Ok(format_value(&value))
 }
 
-/// Checks the answers of calls.
+/// Checks the results of calls.
 pub(crate) fn check_calls(rows: &[(&str, &str)]) {
     let mut wrong = Vec::new();
     for (call, expected) in rows {
@@ -48,7 +48,7 @@ pub(crate) fn check_calls(rows: &[(&str, &str)]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Checks that calls are refused, and the words that it is done with.
+/// Checks that calls fail with a message that contains the expected part.
 pub(crate) fn check_call_errors(rows: &[(&str, &str)]) {
     let mut wrong = Vec::new();
     for (call, part) in rows {
@@ -74,7 +74,7 @@ pub(crate) fn format_value(value: &ScalarValue) -> String {
     ArrayFormatter::try_new(&array, &options).unwrap().value(0).to_string()
 }
 
-/// Carries a call out over columns.
+/// Calls a function on columns or constants.
 pub(crate) fn call_with_columns(
     name: &str,
     values: &[ColumnarValue],
@@ -139,7 +139,7 @@ fn call_in_all_forms(name: &str, values: &[ScalarValue]) -> Result<ScalarValue> 
             .collect();
         let column = match call_with_columns(name, &columns, 3) {
             Ok(column) => column.to_array(3)?,
-            // Some take constants only.
+            // Some functions take only constants.
             Err(error) if error.to_string().contains("constant") => continue,
             Err(error) => panic!("{name} of columns: {error}"),
         };
@@ -216,13 +216,13 @@ impl<'a> CallParser<'a> {
 
     fn parse_value(&mut self) -> Result<ScalarValue> {
         let value = self.parse_literal_or_call()?;
-        // `x::Type`, by Arrow's name of it.
+        // `x::Type`, with Arrow's name of the type.
         match self.consume("::") {
             true => {
                 let name = self.parse_word().to_owned();
                 let name = match self.consume("(") {
                     true => {
-                        // A zone within is in brackets of its own.
+                        // A time zone within the type stands in its own brackets.
                         let nested = self.rest().find("\"))").map(|at| at + 2);
                         let end = nested.or_else(|| self.rest().find(')')).unwrap();
                         let inner = self.rest()[..end].to_owned();
@@ -259,7 +259,7 @@ impl<'a> CallParser<'a> {
             "DATE" => return cast_text(&self.parse_quoted_text(), &DataType::Date32),
             "TIMESTAMP" => return cast_text(&self.parse_quoted_text(), &timestamp(None)),
             "TIMESTAMPTZ" => return cast_text(&self.parse_quoted_text(), &timestamp(Some("UTC"))),
-            // What the clocks of Berlin show at an instant.
+            // A timestamp with time zone in Berlin's local time.
             "BERLIN" => {
                 return cast_text(&self.parse_quoted_text(), &timestamp(Some("Europe/Berlin")));
             }
@@ -287,7 +287,7 @@ impl<'a> CallParser<'a> {
     }
 }
 
-/// The answers that descriptions speak of are the functions'.
+/// Runs the examples in the descriptions of functions.
 #[test]
 fn documentation_examples_match_results() {
     let said = regex::Regex::new(r"`([a-z0-9_]+\([^`]*\))` is `([^`]*)`").unwrap();
@@ -314,7 +314,7 @@ fn documentation_examples_match_results() {
     assert!(untold.is_empty(), "functions without an example: {untold:?}");
 }
 
-/// What the page of formats shows of each is what functions write.
+/// Runs the examples of formats in `docs/reference/formats.md`.
 #[test]
 fn formats_page_examples_match_results() {
     let page = include_str!("../../../docs/reference/formats.md");

@@ -1,8 +1,9 @@
 //! The common type of a struct's fields, and casts to it that lose nothing.
 //!
-//! `{"ann": {"age": 3}, "bob": {"age": 4, "city": "Ulm"}}` has fields of two struct types, whose common type has
-//! the fields of both. Integers and floats meet at DOUBLE, as in a column of JSON; an integer that a DOUBLE would round is
-//! an error, not another number. Types without a common one, as TEXT and BIGINT, are the caller's to handle.
+//! `{"ann": {"age": 3}, "bob": {"age": 4, "city": "Ulm"}}` has fields of two struct types, whose common type
+//! has the fields of both. The common type of integers and floats is DOUBLE, as in a column of JSON. An
+//! integer that a DOUBLE would round is an error instead of another number. The caller handles types without
+//! a common type, such as TEXT and BIGINT.
 
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ fn is_integer_or_float(data_type: &DataType) -> bool {
     data_type.is_integer() || data_type.is_floating()
 }
 
-/// Returns the integer type that holds all values of both, unless only a DECIMAL does.
+/// Returns the integer type that holds all values of both types, unless only a DECIMAL does.
 fn common_integer_type(one: &DataType, other: &DataType) -> Option<DataType> {
     let is_wider = |data_type: &DataType| data_type.is_unsigned_integer();
     match (is_wider(one), is_wider(other)) {
@@ -61,7 +62,7 @@ fn common_integer_type(one: &DataType, other: &DataType) -> Option<DataType> {
     }
 }
 
-/// Returns the fields of both structs by name, in the order in which they first stand.
+/// Returns the fields of both structs by name, in the order of their first occurrence.
 fn common_fields(one: &Fields, other: &Fields) -> Option<Fields> {
     let mut fields: Vec<FieldRef> = one.iter().cloned().collect();
     for field in other {
@@ -88,7 +89,7 @@ fn common_item_field(one: &FieldRef, other: &FieldRef) -> Option<FieldRef> {
 /// Casts values to a [common type](common_type) of theirs.
 ///
 /// # Errors
-/// An integer that a DOUBLE would round.
+/// Fails for an integer that a DOUBLE would round.
 pub(super) fn cast_to_common(array: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
@@ -139,7 +140,7 @@ pub(super) fn cast_to_common(array: &ArrayRef, to: &DataType) -> PlanResult<Arra
     })
 }
 
-/// Returns the first integer that a DOUBLE does not hold.
+/// Returns the first integer that a DOUBLE cannot represent.
 fn find_integer_that_double_rounds(integers: &ArrayRef) -> Option<i128> {
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     let is_rounded = |value: &i128| (*value as f64) as i128 != *value;

@@ -1,12 +1,13 @@
 //! Entries of structs, maps and JSON: `struct_entries`, `struct_keys`, `json_entries`.
 //!
-//! An object whose keys are data, `{"users": {"ann": {…}, "bob": {…}}}`, is a struct with a field for each key, or a map
-//! if it has very many. Its entries are a list, of which `unnest` makes rows; `json_each` in FROM is
-//! `unnest(json_entries(x))` with a column for each field.
+//! An object whose keys are data, `{"users": {"ann": {…}, "bob": {…}}}`, is a struct with a field for each
+//! key, or a map if it has very many. Its entries are a list, which `unnest` turns into rows; `json_each` in
+//! FROM is `unnest(json_entries(x))` with a column for each field.
 //!
-//! All values of a list have one type. Those of a struct are cast to the [common type](common_type()) of its fields, and
-//! become JSON if there is none. A struct has a null field for each key that its record lacks. `struct_entries` has all fields;
-//! `json_entries` has those that are not null, since a map and a JSON text have the record's own keys only.
+//! All values of a list have one type. Those of a struct are cast to the [common type](common_type()) of its
+//! fields, or become JSON if there is none. A struct has a null field for each key that its record lacks.
+//! `struct_entries` returns all fields. `json_entries` returns those that are not null, since a map and a
+//! JSON text have only the record's own keys.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ use crate::closure_function::{
     query_error, usage_error,
 };
 
-/// Returns all functions of entries.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(
@@ -123,7 +124,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// Returns the type of the values of a dictionary, and any other type as it is.
+/// Returns the value type of a dictionary, and any other type unchanged.
 fn dictionary_value_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => values,
@@ -149,12 +150,12 @@ fn is_list_type(data_type: &DataType) -> bool {
 struct EntryTypes {
     key: DataType,
     value: DataType,
-    /// True if values are JSON in a TEXT, whatever they were.
+    /// True if values become JSON in a TEXT.
     is_json: bool,
 }
 
 impl EntryTypes {
-    /// Returns the types of the entries that a value of a type has, if it has any.
+    /// Returns the types of the entries of a type, if it has entries.
     fn from_type(data_type: &DataType) -> Option<Self> {
         let typed = |value: DataType| EntryTypes { key: DataType::Utf8View, value, is_json: false };
         let json =
@@ -194,7 +195,8 @@ impl EntryTypes {
         })
     }
 
-    /// Returns the type of a list of entries; `is_typed` entries have the type of each value, and keys that are texts.
+    /// Returns the type of a list of entries. With `is_typed`, entries have the type of each value, and keys
+    /// are texts.
     fn list_type(&self, is_typed: bool) -> DataType {
         let key = if is_typed { DataType::Utf8View } else { self.key.clone() };
         list_type(DataType::Struct(entry_fields(key, self.value.clone(), is_typed)))
@@ -211,7 +213,7 @@ fn entry_fields(key: DataType, value: DataType, is_typed: bool) -> Fields {
 
 /// A builder of lists of entries.
 struct EntryListBuilder {
-    /// True if each entry says the type of its value.
+    /// True if each entry has a field for the type of its value.
     is_typed: bool,
 }
 
@@ -220,7 +222,7 @@ impl EntryListBuilder {
         EntryListBuilder { is_typed }
     }
 
-    /// Returns the lists whose entries stand one after the other in `keys` and `values`.
+    /// Returns the lists whose entries are consecutive in `keys` and `values`.
     fn finish(
         &self,
         keys: ArrayRef,
@@ -244,7 +246,7 @@ impl EntryListBuilder {
     }
 }
 
-/// Refuses more entries of a batch than Arrow counts.
+/// Fails if a batch has more entries than a 32-bit Arrow offset can count.
 fn check_entry_count(entries: usize) -> PlanResult<()> {
     match i32::try_from(entries) {
         Ok(_) => Ok(()),
@@ -257,7 +259,7 @@ fn check_entry_count(entries: usize) -> PlanResult<()> {
     }
 }
 
-/// Returns the type of each value as DuckDB calls it.
+/// Returns DuckDB's name for the JSON type of each value.
 fn json_type_names(values: &ArrayRef, is_json: bool) -> PlanResult<StringViewArray> {
     let constant = match values.data_type() {
         _ if is_json => None,
@@ -290,7 +292,7 @@ fn json_type_names(values: &ArrayRef, is_json: bool) -> PlanResult<StringViewArr
     Ok(made.finish())
 }
 
-/// Returns values as JSON.
+/// Encodes values as JSON.
 fn encode_as_json(values: &ArrayRef) -> PlanResult<ArrayRef> {
     let encoder = JsonEncoder::from_array(values)?;
     let mut made = StringViewBuilder::with_capacity(values.len());
@@ -307,7 +309,7 @@ fn encode_as_json(values: &ArrayRef) -> PlanResult<ArrayRef> {
     Ok(Arc::new(made.finish()))
 }
 
-/// Returns the fields of structs as entries; `without_nulls` leaves out those that are null.
+/// Returns the fields of structs as entries; `without_nulls` leaves out null fields.
 fn struct_entries(
     values: &ArrayRef,
     lists: &EntryListBuilder,
@@ -349,7 +351,7 @@ fn struct_entries(
     lists.finish(keys, values, types.is_json, &lengths, structs.nulls().cloned())
 }
 
-/// Returns the entries of maps; keys are texts where entries say their types.
+/// Returns the entries of maps; `has_text_keys` converts keys to text.
 fn map_entries(
     values: &ArrayRef,
     lists: &EntryListBuilder,
@@ -371,7 +373,7 @@ fn map_entries(
     lists.finish(keys, values, false, &lengths, maps.nulls().cloned())
 }
 
-/// Returns the items of lists as entries, whose keys are their places from 0.
+/// Returns the items of lists as entries, whose keys are their positions from 0.
 fn list_entries(values: &ArrayRef, lists: &EntryListBuilder) -> PlanResult<ArrayRef> {
     let Some(types) = EntryTypes::from_type(values.data_type()) else {
         return no_entries_error(values);
@@ -388,7 +390,7 @@ fn list_entries(values: &ArrayRef, lists: &EntryListBuilder) -> PlanResult<Array
     lists.finish(Arc::new(keys.finish()), values, false, &lengths, all.nulls().cloned())
 }
 
-/// Returns the places of the items of all rows that are not null, and each row's number of them.
+/// Returns the indices of the items of all rows that are not null, and the number of items in each row.
 fn item_indices<O: Copy + TryInto<usize>>(
     offsets: &[O],
     rows: usize,
@@ -405,7 +407,8 @@ fn item_indices<O: Copy + TryInto<usize>>(
     (UInt64Array::from(places), lengths)
 }
 
-/// Returns the members of objects and the items of arrays in texts; any other value is one entry without a key.
+/// Returns the members of objects and the items of arrays in texts; any other value is one entry without a
+/// key.
 fn json_entries(call: &CallBatch, lists: &EntryListBuilder) -> PlanResult<ArrayRef> {
     let texts = call.text_operand(0)?;
     let mut scanner = JsonScanner::default();

@@ -1,7 +1,7 @@
-//! The functions that look into JSON.
+//! Functions that extract values from JSON.
 //!
-//! Those of DuckDB and PostgreSQL refuse a text that is no JSON, with its place; those of Spark and ClickHouse,
-//! `get_json_object` and `JSONExtract…`, answer null, as they do for what is not there.
+//! DuckDB's and PostgreSQL's functions fail for a text that is not JSON and state the position. Spark's and
+//! ClickHouse's, `get_json_object` and `JSONExtract…`, return null for it, as they do for a missing value.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::closure_function::{
 const TEXT_ARGUMENT: ArgumentKind = ArgumentKind::Text;
 const KEY_ARGUMENT: ArgumentKind = ArgumentKind::TextOrInteger;
 
-/// The refusal of a text that is no JSON.
+/// Returns the error for a text that is not JSON.
 pub(super) fn invalid_json_error(text: &str, malformed: JsonSyntaxError) -> DataFusionError {
     let JsonSyntaxError { offset: at, message: what } = malformed;
     query_error(
@@ -60,7 +60,7 @@ fn wildcards_not_constant_error(text: &str) -> DataFusionError {
 /// The paths of a batch: an argument that is a text, a number or a list of texts.
 enum PathArgument {
     Constant(Option<JsonPath>),
-    /// All of a list's paths, for each row the same.
+    /// A constant list of paths.
     List(Option<Vec<Option<JsonPath>>>),
     Texts(TextOperand),
     Numbers(IntegerOperand),
@@ -73,7 +73,7 @@ impl PathArgument {
             return Ok(PathArgument::Constant(Some(JsonPath::default())));
         };
         let data_type = value.data_type();
-        // A null that has no type.
+        // An untyped null.
         if data_type.is_null() {
             return Ok(PathArgument::Constant(None));
         }
@@ -105,7 +105,7 @@ impl PathArgument {
         })
     }
 
-    /// A row's path, where there is one for each.
+    /// Calls `then` with the path of a row, unless the argument has lists of paths.
     fn with_path<T>(
         &self,
         row: usize,
@@ -135,7 +135,7 @@ impl PathArgument {
         matches!(self, PathArgument::List(_) | PathArgument::Lists(_))
     }
 
-    /// A row's paths.
+    /// Returns the list of paths of a row.
     fn row_path_list(&self, row: usize) -> PlanResult<Option<Vec<Option<JsonPath>>>> {
         match self {
             PathArgument::Lists(lists) if lists.is_valid(row) => {
@@ -168,7 +168,7 @@ fn parse_path_list(lists: &ArrayRef, row: usize) -> PlanResult<Vec<Option<JsonPa
     cast_to_views(&items)?.iter().map(|text| text.map(read).transpose()).collect()
 }
 
-/// Looks at a constant path before there are rows, and tells the type of the answers of each.
+/// Checks a constant path at planning time and returns the result type; `each` is the type of one value.
 fn extraction_result_type(asked: &PlannedCall<'_>, each: DataType) -> PlanResult<DataType> {
     let given = asked.argument_type(1);
     if asked.argument_count() > 1
@@ -185,7 +185,7 @@ fn extraction_result_type(asked: &PlannedCall<'_>, each: DataType) -> PlanResult
     })
 }
 
-/// The same of a function that answers one value.
+/// Does the same for a function that returns one value, which rejects a path with wildcards.
 fn single_value_result_type(asked: &PlannedCall<'_>, each: DataType) -> PlanResult<DataType> {
     match asked.constant_text(1).map(parse_path).transpose()? {
         Some(path) if path.has_wildcards() => Err(usage_error(
@@ -196,16 +196,16 @@ fn single_value_result_type(asked: &PlannedCall<'_>, each: DataType) -> PlanResu
     }
 }
 
-/// What a value becomes in an answer.
+/// Writes a JSON value to a result. Returns false for null.
 type ValueFormatter = fn(&str, &mut String) -> bool;
 
-/// As JSON.
+/// Writes a value as JSON.
 fn write_as_json(value: &str, made: &mut String) -> bool {
     write_compact(value, made);
     true
 }
 
-/// As text: a string without its quotes; null is one of SQL's.
+/// Writes a value as text: a string without its quotes. JSON's null becomes NULL.
 fn write_as_text(value: &str, made: &mut String) -> bool {
     match JsonKind::from_value(value) {
         JsonKind::Null => false,
@@ -221,7 +221,7 @@ fn is_scalar(value: &str) -> bool {
     !matches!(JsonKind::from_value(value), JsonKind::Object | JsonKind::Array)
 }
 
-/// The parts of JSON that paths lead to.
+/// Extracts the JSON values at the paths of each row.
 fn extract_values(call: &CallBatch, shows: ValueFormatter) -> PlanResult<ArrayRef> {
     let texts = call.text_operand(0)?;
     let paths = PathArgument::from_argument(call, 1)?;
@@ -253,7 +253,7 @@ fn extract_values(call: &CallBatch, shows: ValueFormatter) -> PlanResult<ArrayRe
     })
 }
 
-/// What the same steps lead to in texts that a struct or a list has.
+/// Extracts the value behind the same steps from all texts, which are parts of structs, lists or maps.
 pub(super) fn extract_by_steps(
     call: &CallBatch,
     texts: &StringViewArray,
@@ -286,7 +286,7 @@ fn append_formatted_item(
     items.append_item(is_value.then_some(item.as_str()))
 }
 
-/// A list of parts for a list of paths.
+/// Extracts a list of values for a list of paths.
 fn extract_path_lists(
     call: &CallBatch,
     texts: &TextOperand,
@@ -321,12 +321,12 @@ fn extract_path_lists(
     })
 }
 
-/// The steps that arguments are, each a key or a number.
+/// Arguments that are steps, each a key or a number.
 struct StepArguments {
     constant: Option<Vec<PathStep>>,
     columns: Vec<PathArgument>,
     parse_text: fn(&str) -> PathStep,
-    /// The first item's number.
+    /// Number of the first item: 0 or 1.
     first_item_number: i64,
 }
 
@@ -367,14 +367,14 @@ impl StepArguments {
                 let number = numbers.get(row)?;
                 let index =
                     if number < 0 { number } else { number.checked_sub(self.first_item_number)? };
-                // Of numbers from 1 there is no item 0.
+                // With numbers from 1 there is no item 0.
                 Some(PathStep::Index(index)).filter(|_| (number < 0) == (index < 0))
             }
             _ => None,
         }
     }
 
-    /// What a row's steps lead to.
+    /// Finds the value behind a row's steps.
     fn find_value<'a>(
         &self,
         scanner: &mut JsonScanner,
@@ -392,7 +392,7 @@ impl StepArguments {
     }
 }
 
-/// A function that makes something of the value at the end of a path, of which there may be one.
+/// Creates a function of the value at an optional path.
 fn path_function(
     calls: &[&'static str],
     what: &str,
@@ -419,7 +419,7 @@ fn path_function(
         })
 }
 
-/// All of them.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     let mut all = path_functions();
     all.extend(value_functions());
@@ -447,7 +447,7 @@ fn nested_or_json_result_type(
     }
 }
 
-/// The path of a call, which has to be a constant.
+/// Returns the path of a call, which must be constant.
 fn constant_path(asked: &PlannedCall<'_>) -> PlanResult<JsonPath> {
     match (asked.constant_text(1), asked.constant_integer(1)) {
         (Some(text), _) => parse_path(text),
@@ -528,7 +528,7 @@ fn path_functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// The path of a call of rows, which was seen to be a constant.
+/// Returns the path of a batch, which planning has checked to be constant.
 fn constant_path_of_batch(call: &CallBatch) -> PlanResult<JsonPath> {
     match PathArgument::from_argument(call, 1)? {
         PathArgument::Constant(Some(path)) => Ok(path),
@@ -559,7 +559,7 @@ fn extract_by_keys_or_path(call: &CallBatch, shows: ValueFormatter) -> PlanResul
     })
 }
 
-/// The type of a value as DuckDB calls it.
+/// Returns DuckDB's name for the type of a value.
 pub(super) fn duckdb_type_name(value: &str) -> &'static str {
     match JsonKind::from_value(value) {
         JsonKind::Object => "OBJECT",
@@ -575,7 +575,7 @@ pub(super) fn duckdb_type_name(value: &str) -> &'static str {
     }
 }
 
-/// The type of a value as PostgreSQL calls it.
+/// Returns PostgreSQL's name for the type of a value.
 fn postgres_type_name(value: &str) -> &'static str {
     match JsonKind::from_value(value) {
         JsonKind::Object => "object",
@@ -587,7 +587,7 @@ fn postgres_type_name(value: &str) -> &'static str {
     }
 }
 
-/// What a row's path leads to, if its text is JSON.
+/// Finds the value at a row's path.
 fn find_row_value<'a>(
     texts: &'a TextOperand,
     paths: &PathArgument,
@@ -610,7 +610,7 @@ fn count_children(scanner: &mut JsonScanner, value: &str) -> Result<Option<i64>,
     Ok(Some(count))
 }
 
-/// Adds the keys of an object; whether it is one.
+/// Appends the keys of an object. Returns false for a value that is not an object.
 fn append_keys(
     scanner: &mut JsonScanner,
     value: &str,
@@ -769,7 +769,7 @@ fn value_functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// A function of ClickHouse's that looks up keys, and null for a text that is no JSON.
+/// Creates a ClickHouse function that looks up a path of keys and returns null for a text that is not JSON.
 fn key_path_function(
     calls: &[&'static str],
     what: &str,
@@ -790,7 +790,8 @@ fn key_path_function(
         })
 }
 
-/// A function of ClickHouse's that looks for a key wherever it stands, and null for a text that is no JSON.
+/// Creates a ClickHouse function that looks up a key at any depth and returns null for a text that is not
+/// JSON.
 fn any_depth_function(
     calls: &[&'static str],
     what: &str,
@@ -856,7 +857,7 @@ fn check_existence(call: &CallBatch, keys: &KeyLookup) -> PlanResult<ArrayRef> {
     })
 }
 
-/// Texts, and the keys that are looked up in them.
+/// Texts and the keys to look up in them.
 struct KeyLookup {
     texts: TextOperand,
     scope: KeyScope,
@@ -864,12 +865,12 @@ struct KeyLookup {
 
 enum KeyScope {
     KeyPath(StepArguments),
-    /// The first key of a name, in the order in which the text has them.
+    /// The first key of a name in the order of the text.
     AnyDepth(TextOperand),
 }
 
 impl KeyLookup {
-    /// What a row's keys lead to; none where its text is no JSON.
+    /// Finds the value behind a row's keys. Returns `None` for a text that is not JSON.
     fn find_value(&self, scanner: &mut JsonScanner, row: usize) -> Option<&str> {
         let text = self.texts.get(row)?;
         match &self.scope {
@@ -881,7 +882,7 @@ impl KeyLookup {
     }
 }
 
-/// A whole number, also of a string.
+/// Parses an integer, also from a string.
 fn parse_integer(value: &str) -> Option<i64> {
     let digits = match JsonKind::from_value(value) {
         JsonKind::Number => value,
@@ -891,14 +892,14 @@ fn parse_integer(value: &str) -> Option<i64> {
     };
     digits.parse().ok().or_else(|| {
         let float: f64 = digits.parse().ok()?;
-        // Up to here a DOUBLE has all whole numbers.
+        // A DOUBLE represents all integers up to here.
         let is_whole = float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0;
         #[allow(clippy::cast_possible_truncation)]
         is_whole.then_some(float as i64)
     })
 }
 
-/// A number, also of a string.
+/// Parses a number, also from a string.
 fn parse_float(value: &str) -> Option<f64> {
     match JsonKind::from_value(value) {
         JsonKind::Number => value.parse().ok(),

@@ -1,9 +1,9 @@
 //! Values as JSON: `to_json`, `json_object`, `json_array`.
 //!
-//! Numbers, booleans and nulls are those of JSON; a number that JSON has no word for, such as NaN, is null. Structs
-//! and maps are objects, lists arrays. All else is a string as it is shown: times, spans, bytes by their
-//! hexadecimal digits. A TEXT is a string, also where it holds JSON, since nothing tells the one from the other:
-//! [`json_raw`](RAW) says so.
+//! Numbers, booleans and nulls become those of JSON; a number that JSON cannot express, such as NaN, becomes
+//! null. Structs and maps become objects, lists arrays. All other values become strings: times, intervals,
+//! and bytes as hexadecimal digits. A TEXT becomes a string even if it holds JSON, since nothing
+//! distinguishes the two; [`json_raw`](RAW_JSON_FIELD) marks JSON.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -26,15 +26,15 @@ use crate::closure_function::{
     is_text_type, query_error, usage_error,
 };
 
-/// The one field of what `json_raw` answers, by which it is known.
+/// The name of the one field in the result of `json_raw`, which identifies it.
 const RAW_JSON_FIELD: &str = "(json)";
 
-/// The type of what `json_raw` answers.
+/// Returns the result type of `json_raw`.
 fn raw_json_type() -> DataType {
     DataType::Struct(Fields::from(vec![Field::new(RAW_JSON_FIELD, DataType::Utf8View, true)]))
 }
 
-/// A column, to be written as JSON.
+/// A column to be encoded as JSON.
 pub(super) enum JsonEncoder {
     Null,
     Booleans(BooleanArray),
@@ -42,9 +42,9 @@ pub(super) enum JsonEncoder {
     Unsigned(UInt64Array),
     Floats(Float32Array),
     Doubles(Float64Array),
-    /// What stands as it is.
+    /// Text that is written as it is.
     Raw(StringViewArray),
-    /// What is a string.
+    /// Text that is written as a JSON string.
     Texts(StringViewArray),
     Objects(Vec<(String, JsonEncoder)>, Option<NullBuffer>),
     Arrays(LargeListArray, Box<JsonEncoder>),
@@ -113,9 +113,9 @@ impl JsonEncoder {
         })
     }
 
-    /// Writes a row's value.
+    /// Writes the value of a row.
     pub(super) fn write_value(&self, row: usize, made: &mut String) {
-        // Writing into a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = match self {
             JsonEncoder::Null => made.write_str("null"),
             JsonEncoder::Booleans(all) if all.is_valid(row) => write!(made, "{}", all.value(row)),
@@ -182,7 +182,7 @@ fn item_range(offsets: &[i64], row: usize) -> std::ops::Range<usize> {
     at(row).unwrap_or(0)..at(row + 1).unwrap_or(0)
 }
 
-/// A string in its quotes.
+/// Writes a string with quotes and escapes.
 fn write_string(text: &str, made: &mut String) {
     made.push('"');
     let mut rest = text;
@@ -197,7 +197,7 @@ fn write_string(text: &str, made: &mut String) {
             Some('\r') => made.push_str("\\r"),
             Some('\t') => made.push_str("\\t"),
             Some(control) => {
-                // Writing into a String cannot fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(made, "\\u{:04x}", u32::from(control));
             }
             None => {}
@@ -208,7 +208,7 @@ fn write_string(text: &str, made: &mut String) {
     made.push('"');
 }
 
-/// All of them.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(

@@ -2,19 +2,19 @@
 //!
 //! | written | |
 //! | --- | --- |
-//! | `$.a.b[0]`, `$."a b"`, `$['a b']`, `$.a[-1]`, `$.a[#-1]` | from the whole, by keys and numbers from 0; from the end |
-//! | `$.a.*`, `$.a[*]` | all members, all items: an answer is a list |
+//! | `$.a.b[0]`, `$."a b"`, `$['a b']`, `$.a[-1]`, `$.a[#-1]` | from the root, by keys and numbers from 0, or from the end |
+//! | `$.a.*`, `$.a[*]` | all members, all items: the result is a list |
 //! | `/a/b/0` | a JSON pointer (RFC 6901) |
-//! | `a.b` | a key, as it stands |
+//! | `a.b` | one key, taken literally |
 
 /// A step of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PathStep {
-    /// The member of an object.
+    /// A member of an object.
     Key(String),
-    /// The item of an array, from the end where it is negative.
+    /// An item of an array, from the end if negative.
     Index(i64),
-    /// The member of an object, or the item of an array if it is a number.
+    /// A member of an object, or an item of an array if the key is a number.
     KeyOrIndex(String, Option<usize>),
     /// All members of an object.
     AllMembers,
@@ -22,13 +22,13 @@ pub(super) enum PathStep {
     AllItems,
 }
 
-/// A path: the steps from the whole to a value.
+/// A path: the steps from the root to a value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct JsonPath {
     steps: Vec<PathStep>,
 }
 
-/// Why a path is not understood: what, behind so many letters.
+/// A syntax error in a path; the offset counts the characters before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PathSyntaxError {
     pub(super) offset: usize,
@@ -36,12 +36,12 @@ pub(super) struct PathSyntaxError {
 }
 
 impl JsonPath {
-    /// A path of these steps.
+    /// Creates a path of steps.
     pub(super) fn from_steps(steps: Vec<PathStep>) -> Self {
         JsonPath { steps }
     }
 
-    /// A path as it is written.
+    /// Parses a path.
     pub(super) fn parse(text: &str) -> Result<Self, PathSyntaxError> {
         if let Some(rest) = text.strip_prefix('$') {
             return parse_dollar_path(text, rest);
@@ -60,13 +60,13 @@ impl JsonPath {
         &self.steps
     }
 
-    /// Whether it may lead to several values.
+    /// Returns whether the path may lead to several values.
     pub(super) fn has_wildcards(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, PathStep::AllMembers | PathStep::AllItems))
     }
 }
 
-/// A key, and the number of an item if it is one.
+/// Parses a key, and its number if it is one.
 pub(super) fn parse_key_or_index(name: &str) -> PathStep {
     let is_number =
         name == "0" || (!name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit()));
@@ -131,7 +131,7 @@ fn parse_dollar_path(text: &str, mut rest: &str) -> Result<JsonPath, PathSyntaxE
     Ok(JsonPath { steps })
 }
 
-/// A key up to its closing quote, and the rest.
+/// Parses a key up to its closing quote. Returns the key and the rest.
 fn parse_quoted_key(inner: &str, quote: char) -> Option<(String, &str)> {
     let mut key = String::new();
     let mut letters = inner.char_indices();

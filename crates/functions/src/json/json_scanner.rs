@@ -1,26 +1,26 @@
-//! A scanner of JSON text (RFC 8259) that builds nothing.
+//! A scanner of JSON text (RFC 8259) that builds no tree.
 //!
-//! A value is a range of the text's bytes. All of a text is looked at once, whatever is asked of it: on the way to
-//! a value, over it, and on to the end, so that a text is JSON or is none, and an answer never depends on how
-//! far somebody had to read. What is open is kept on a stack of bits of its own, not on the thread's: brackets
-//! may be nested as deeply as there are bytes.
+//! A value is a range of the text's bytes. The scanner always passes over the whole text: to a value, over
+//! it, and on to the end. A text is therefore either JSON or not, and a result never depends on how far the
+//! scan went. Open brackets are kept on the scanner's own stack rather than on the thread's, so that nesting
+//! is limited only by the size of the text.
 
 use std::ops::Range;
 
 use super::json_path::PathStep;
 
-/// Why a text is no JSON.
+/// A syntax error in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct JsonSyntaxError {
-    /// Behind so many bytes.
+    /// Number of bytes before the error.
     pub(super) offset: usize,
-    /// What was expected, or what is wrong.
+    /// The expected token, or the problem.
     pub(super) message: &'static str,
 }
 
 type ScanResult<T> = Result<T, JsonSyntaxError>;
 
-/// What a value is, by its first byte.
+/// The kind of a JSON value, which its first byte determines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JsonKind {
     Object,
@@ -32,7 +32,7 @@ pub(super) enum JsonKind {
 }
 
 impl JsonKind {
-    /// That of a value of a text that is JSON.
+    /// Returns the kind of a valid JSON value.
     pub(super) fn from_value(value: &str) -> Self {
         match value.as_bytes().first() {
             Some(b'{') => JsonKind::Object,
@@ -45,12 +45,12 @@ impl JsonKind {
     }
 }
 
-/// The scanner; what it holds is memory to be used again.
+/// A scanner, whose fields are reusable buffers.
 #[derive(Debug, Default)]
 pub(super) struct JsonScanner {
-    /// What is open, the innermost last: objects are true.
+    /// The open brackets, the innermost last; true for objects.
     open_brackets: Vec<bool>,
-    /// Where the items of an array begin.
+    /// Offsets at which the items of an array begin.
     item_starts: Vec<usize>,
     unescaped_key: String,
 }
@@ -67,7 +67,7 @@ fn skip_spaces(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Behind a string that begins at `at` with its quote.
+/// Returns the offset behind a string whose opening quote is at `at`.
 #[inline]
 fn skip_string(bytes: &[u8], at: usize) -> ScanResult<usize> {
     if bytes.get(at) != Some(&b'"') {
@@ -75,7 +75,7 @@ fn skip_string(bytes: &[u8], at: usize) -> ScanResult<usize> {
     }
     let mut at = at + 1;
     loop {
-        // Eight bytes at a time, as long as none of them ends anything.
+        // Eight bytes at a time while none of them is a quote, a backslash or a control character.
         while let Some(eight) = bytes.get(at..at + 8).and_then(|eight| eight.try_into().ok()) {
             let word = u64::from_le_bytes(eight);
             let zero = |word: u64| word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS;
@@ -110,7 +110,7 @@ fn skip_string(bytes: &[u8], at: usize) -> ScanResult<usize> {
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
-/// Behind a number that begins at `at`.
+/// Returns the offset behind a number that begins at `at`.
 fn skip_number(bytes: &[u8], mut at: usize) -> ScanResult<usize> {
     let digits = |mut at: usize| {
         let start = at;
@@ -139,7 +139,7 @@ fn skip_number(bytes: &[u8], mut at: usize) -> ScanResult<usize> {
     Ok(at)
 }
 
-/// Behind a key and its colon; a key begins at `at`.
+/// Scans a key that begins at `at`. Returns its range and the offset behind its colon.
 #[inline]
 fn scan_key(bytes: &[u8], at: usize) -> ScanResult<(Range<usize>, usize)> {
     if bytes.get(at) != Some(&b'"') {
@@ -154,13 +154,14 @@ fn scan_key(bytes: &[u8], at: usize) -> ScanResult<(Range<usize>, usize)> {
 }
 
 impl JsonScanner {
-    /// Behind the value that begins at `at` or after spaces there.
+    /// Returns the offset behind the value that begins at `at`, or after spaces there.
     fn skip_value(&mut self, bytes: &[u8], at: usize) -> ScanResult<usize> {
         let base = self.open_brackets.len();
         self.skip_to_depth(bytes, at, base, true)
     }
 
-    /// Goes on with a value or behind one, until no more is open than `base`.
+    /// Scans on until at most `base` brackets are open. Begins with a value if `starts` is true, else behind
+    /// one.
     fn skip_to_depth(
         &mut self,
         bytes: &[u8],
@@ -228,7 +229,7 @@ impl JsonScanner {
         }
     }
 
-    /// Goes on behind a value to the end of the text.
+    /// Checks the text behind a value, up to its end.
     fn check_rest(&mut self, bytes: &[u8], at: usize) -> ScanResult<()> {
         let at = self.skip_to_depth(bytes, at, 0, false)?;
         let at = skip_spaces(bytes, at);
@@ -238,7 +239,7 @@ impl JsonScanner {
         }
     }
 
-    /// The one value of a text.
+    /// Returns the value that the whole text consists of.
     pub(super) fn scan_whole<'a>(&mut self, text: &'a str) -> ScanResult<&'a str> {
         self.open_brackets.clear();
         let bytes = text.as_bytes();
@@ -248,7 +249,7 @@ impl JsonScanner {
         Ok(text.get(start..end).unwrap_or_default())
     }
 
-    /// The value at the end of a path without stars; of keys that stand twice in an object, the first counts.
+    /// Finds the value at a path without wildcards. If a key occurs twice in an object, the first counts.
     pub(super) fn find_value<'a>(
         &mut self,
         text: &'a str,
@@ -257,7 +258,7 @@ impl JsonScanner {
         self.open_brackets.clear();
         let bytes = text.as_bytes();
         let mut at = skip_spaces(bytes, 0);
-        // Where to go on once what is looked at has been looked at before.
+        // Offset and depth at which the scan resumes after items that were scanned in advance.
         let mut resumed: Option<(usize, usize)> = None;
         let mut found = true;
         for step in steps {
@@ -304,7 +305,7 @@ impl JsonScanner {
         Ok(range.and_then(|range| text.get(range)))
     }
 
-    /// The value of the first key of a name, however deep it stands.
+    /// Finds the value of the first key of a name at any depth.
     pub(super) fn find_key_at_any_depth<'a>(
         &mut self,
         text: &'a str,
@@ -313,7 +314,7 @@ impl JsonScanner {
         self.scan_whole(text)?;
         let bytes = text.as_bytes();
         let mut at = 0;
-        // In a text that is JSON a quote outside of strings begins one, and a string before a colon is a key.
+        // In valid JSON, a quote outside of a string begins one, and a string before a colon is a key.
         while let Some(quote) = bytes.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
             let start = at + quote;
             let end = skip_string(bytes, start)?;
@@ -329,7 +330,7 @@ impl JsonScanner {
         Ok(None)
     }
 
-    /// Where the value of a member begins, the object staying open; or where the object ends.
+    /// Returns the start of a member's value, with the object left open, or as `Err` the end of the object.
     fn find_member(
         &mut self,
         text: &str,
@@ -369,7 +370,7 @@ impl JsonScanner {
         self.unescaped_key == name
     }
 
-    /// Where an item begins, the array staying open; or where the array ends.
+    /// Returns the start of an item, with the array left open, or as `Err` the end of the array.
     fn find_item(
         &mut self,
         bytes: &[u8],
@@ -400,7 +401,7 @@ impl JsonScanner {
         }
     }
 
-    /// Writes down where all items begin; behind the array.
+    /// Records the offsets at which all items begin. Returns the offset behind the array.
     fn collect_item_starts(&mut self, bytes: &[u8], at: usize) -> ScanResult<usize> {
         self.item_starts.clear();
         let mut at = skip_spaces(bytes, at + 1);
@@ -419,8 +420,7 @@ impl JsonScanner {
         }
     }
 
-    /// The values at the ends of a path with stars, in the order of the text, by which keys they have in their
-    /// objects.
+    /// Finds the values at a path with wildcards, in the order of the text.
     pub(super) fn find_all<'a>(
         &mut self,
         text: &'a str,
@@ -430,7 +430,7 @@ impl JsonScanner {
         found.clear();
         let whole = self.scan_whole(text)?;
         found.push(whole);
-        // A step at a time: of each value all that it leads to.
+        // Step by step: each value is replaced by all values that the step leads to.
         let mut next = Vec::new();
         for step in steps {
             next.clear();
@@ -451,7 +451,8 @@ impl JsonScanner {
         Ok(())
     }
 
-    /// The members of an object, which is a whole value: each key as it stands between its quotes, and its value.
+    /// Calls `each` with the members of an object that is a whole value: the key between its quotes, and the
+    /// value.
     pub(super) fn for_each_member<'a>(
         &mut self,
         object: &'a str,
@@ -477,7 +478,7 @@ impl JsonScanner {
         }
     }
 
-    /// The items of an array, which is a whole value.
+    /// Calls `each` with the items of an array that is a whole value.
     pub(super) fn for_each_item<'a>(
         &mut self,
         array: &'a str,
@@ -501,7 +502,7 @@ impl JsonScanner {
     }
 }
 
-/// A value without the spaces between its signs.
+/// Writes a value without spaces between tokens.
 pub(super) fn write_compact(value: &str, made: &mut String) {
     let bytes = value.as_bytes();
     let is_nested = matches!(bytes.first(), Some(b'{' | b'['));
@@ -524,7 +525,7 @@ pub(super) fn write_compact(value: &str, made: &mut String) {
     made.push_str(value.get(kept..).unwrap_or_default());
 }
 
-/// What a string says, without its quotes. Half of a pair of surrogates is U+FFFD.
+/// Writes the content of a string without its quotes and escapes. Half of a surrogate pair becomes U+FFFD.
 pub(super) fn write_unescaped(inner: &str, made: &mut String) {
     let unit = |rest: &str| {
         let digits = rest.strip_prefix("\\u")?.get(..4)?;
@@ -659,7 +660,7 @@ mod tests {
         })
     }
 
-    /// What a path leads to, by the tree.
+    /// Finds the value at a path in a tree.
     fn find_in_tree<'a>(value: &'a Value, steps: &[PathStep]) -> Option<&'a Value> {
         steps.iter().try_fold(value, |value, step| match (step, value) {
             (PathStep::Key(name) | PathStep::KeyOrIndex(name, _), Value::Object(members)) => {
@@ -708,11 +709,11 @@ mod tests {
 
         #[test]
         fn scanner_accepts_same_texts_as_serde_json(text in "[\\[\\]{}:,\"a1 .e-]{0,12}|\\[[\\[\\]{}:,\"1-]{0,8}\\]") {
-            // A number that is too large for a tree is JSON.
+            // A number that is too large for serde_json's tree is valid JSON.
             let theirs = serde_json::from_str::<Value>(&text);
             let theirs = theirs.map_or_else(|error| error.to_string().contains("out of range"), |_| true);
             prop_assert_eq!(JsonScanner::default().scan_whole(&text).is_ok(), theirs, "{}", text);
-            // Whatever is asked for, the same texts are JSON.
+            // Validity does not depend on the path.
             for path in ["$.a", "$[0]", "$[-1].a", "/0/a", "$[1][0]"] {
                 let path = JsonPath::parse(path).unwrap();
                 prop_assert_eq!(JsonScanner::default().find_value(&text, path.steps()).is_ok(), theirs);

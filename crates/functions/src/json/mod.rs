@@ -1,13 +1,13 @@
 //! Functions of JSON in text.
 //!
-//! There is no type of JSON: it is a TEXT, and whoever asks for a part of it has that part as it is written.
+//! There is no JSON type: JSON is a TEXT, and a part of it is returned as it is written.
 //!
-//! - [`scan`], [`paths`]: where in a text a value stands.
-//! - [`reading`]: the functions that look into JSON.
-//! - [`nested`]: the same of structs, lists and maps, which have fields of types.
-//! - [`writing`]: values as JSON.
+//! - [`json_scanner`], [`json_path`]: positions of values in a text.
+//! - [`extraction`]: functions that extract from JSON.
+//! - [`nested_paths`]: the same extraction from structs, lists and maps, whose fields have types.
+//! - [`json_encoder`]: values as JSON.
 //! - [`entries`]: objects, structs and maps as lists of their keys and values.
-//! - [`common_types`]: the one type that the values of such a list have.
+//! - [`common_types`]: the common type of the values in such a list.
 
 mod common_types;
 mod entries;
@@ -19,13 +19,13 @@ mod nested_paths;
 
 use datafusion_expr::ScalarUDF;
 
-/// How the reference calls these.
+/// Section of these functions in the reference.
 const JSON_SECTION: &str = "JSON";
 
-/// The section of the reference for functions of structs.
+/// Section of the functions of structs in the reference.
 const STRUCT_SECTION: &str = "Struct";
 
-/// All of them.
+/// Returns all functions of this module.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     [extraction::functions(), json_encoder::functions(), entries::functions()]
         .into_iter()

@@ -1,6 +1,6 @@
-//! Paths into structs, lists and maps: what `->` finds there has a type of its own.
+//! Paths into structs, lists and maps: `->` returns a value of the field's own type.
 //!
-//! A path may lead on into a TEXT that holds JSON.
+//! A path may continue into a TEXT that holds JSON.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::closure_function::{
     CallBatch, PlannedCall, cast_to_views, format_as_texts, is_text_type, usage_error,
 };
 
-/// Whether values of a type have fields or items.
+/// Returns whether values of a type have fields or items.
 pub(super) fn is_nested(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(_)
@@ -51,7 +51,7 @@ fn invalid_step_error(
     usage_error(format!("`{name}` finds nothing by {what} in a {}", sql_type_name(of)), hint)
 }
 
-/// The type that a step leads to.
+/// Returns the type that a path step leads to.
 fn step_type(name: &str, of: &DataType, step: &PathStep) -> PlanResult<DataType> {
     match (of, step) {
         (DataType::Dictionary(_, values), _) => step_type(name, values, step),
@@ -85,7 +85,7 @@ fn step_type(name: &str, of: &DataType, step: &PathStep) -> PlanResult<DataType>
     }
 }
 
-/// The type of the answers; the rest of the path is one into JSON where a TEXT is met.
+/// Returns the result type. The steps behind a TEXT are a path into its JSON.
 pub(super) fn result_type(
     asked: &PlannedCall<'_>,
     path: &JsonPath,
@@ -105,7 +105,7 @@ pub(super) fn result_type(
     Ok(if is_text_wanted { DataType::Utf8View } else { at })
 }
 
-/// What a path leads to in each row.
+/// Extracts the value at a path from each row.
 pub(super) fn extract_by_path(
     call: &CallBatch,
     path: &JsonPath,
@@ -139,7 +139,7 @@ fn encode_as_json(call: &CallBatch, values: &ArrayRef) -> PlanResult<ArrayRef> {
     })
 }
 
-/// A step in each row.
+/// Follows one step of a path in each row.
 fn follow_step(of: &ArrayRef, step: &PathStep) -> PlanResult<ArrayRef> {
     let nothing =
         || Ok(arrow::array::new_null_array(&step_type("", of.data_type(), step)?, of.len()));

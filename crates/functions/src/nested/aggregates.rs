@@ -1,12 +1,12 @@
-//! Aggregates of a list's items: `list_aggregate(list, 'name')`, and `list_median` and its like.
+//! Aggregates of a list's items: `list_aggregate(list, 'name')`, and functions such as `list_median`.
 //!
-//! Nulls among the items are left out, except by `first`, `last` and `list`. Items are compared in one order: NaN is
-//! the largest number, and zeros are equal, within lists and structs too. Quantiles are those of
-//! [`Share`](tidemill_sketch::Share).
+//! Aggregates skip nulls among the items, except `first`, `last` and `list`. Items are compared in one order:
+//! NaN is the largest number, and zeros are equal, within lists and structs too. Quantiles are those of
+//! [`QuantileLevel`](tidemill_sketch::QuantileLevel).
 //!
-//! Statistics are calculated in DOUBLE, of distances from the mean: sums are rounded once, the mean has the digits of
-//! two doubles, and distances are scaled by powers of two, so that neither a large mean nor very large or small numbers
-//! cost digits.
+//! Statistics are calculated in DOUBLE from distances to the mean. Sums are rounded once, the mean has the
+//! digits of two doubles, and distances are scaled by powers of two. Therefore neither a large mean nor very
+//! large or small numbers cost digits.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use crate::row_function::{
     wrong_arguments_error,
 };
 
-/// An aggregate of items.
+/// An aggregate of the items of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ItemAggregate {
     First,
@@ -75,7 +75,7 @@ pub(super) enum ItemAggregate {
     JoinedText,
 }
 
-/// Names that `list_aggregate` knows.
+/// The names that `list_aggregate` accepts.
 const AGGREGATES_BY_NAME: [(&str, ItemAggregate); 50] = [
     ("any_value", ItemAggregate::AnyValue),
     ("approx_count_distinct", ItemAggregate::DistinctCount),
@@ -131,7 +131,7 @@ const AGGREGATES_BY_NAME: [(&str, ItemAggregate); 50] = [
 
 const HISTOGRAM_COUNT_TYPE: DataType = DataType::Int64;
 
-/// The type that items of dictionaries are read as.
+/// Returns the value type of a dictionary, and any other type unchanged.
 fn dictionary_value_type(item: &DataType) -> DataType {
     match item {
         DataType::Dictionary(_, values) => dictionary_value_type(values),
@@ -143,7 +143,7 @@ fn is_numeric_type(item: &DataType) -> bool {
     item.is_numeric() || item.is_null()
 }
 
-/// Returns whether a type counts days or parts of them.
+/// Returns whether a type is a date, a timestamp or a time of day.
 fn is_time_type(item: &DataType) -> bool {
     matches!(
         item,
@@ -155,7 +155,7 @@ fn is_time_type(item: &DataType) -> bool {
     )
 }
 
-/// The type of a map from items to their counts.
+/// Returns the type of a map from items to their counts.
 fn histogram_type(item: &DataType) -> DataType {
     DataType::Map(
         Arc::new(Field::new("entries", DataType::Struct(histogram_entry_fields(item)), false)),
@@ -182,7 +182,7 @@ impl ItemAggregate {
         }
     }
 
-    /// Returns whether a call may have an argument behind the list and the name, or needs it.
+    /// Returns the argument that a call may or must have behind the list and the name.
     fn extra_argument(self) -> ExtraArgument {
         match self {
             ItemAggregate::JoinedText => ExtraArgument::Separator,
@@ -191,7 +191,7 @@ impl ItemAggregate {
         }
     }
 
-    /// The type of the answer for items of a type; none where it does not take them.
+    /// Returns the result type for items of a type, or `None` if the aggregate does not take them.
     fn result_type(self, item: &DataType) -> Option<DataType> {
         use ItemAggregate as A;
         let is_compared = matches!(
@@ -254,7 +254,7 @@ fn is_boolean_type(item: &DataType) -> bool {
     matches!(item, DataType::Boolean | DataType::Null)
 }
 
-/// The argument behind the list and the name of an aggregate.
+/// The kind of argument behind the list and the name of an aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExtraArgument {
     None,
@@ -262,7 +262,7 @@ enum ExtraArgument {
     Fraction,
 }
 
-/// The items of a batch's lists.
+/// An argument of lists.
 struct ItemLists {
     lists: ListArray,
     rows: RowMapping,
@@ -280,14 +280,14 @@ impl ItemLists {
         self.lists.values()
     }
 
-    /// The places of all items of a list; none of a list that is null.
+    /// Returns the indices of all items of a list, or `None` for a null list.
     fn item_range(&self, list: usize) -> Option<std::ops::Range<usize>> {
         let places = self.lists.value_offsets();
         let place = |at: usize| usize::try_from(places[at]).unwrap_or_default();
         self.lists.is_valid(list).then(|| place(list)..place(list + 1))
     }
 
-    /// One answer for each list from the places of its valid items; none of a list that is null.
+    /// Calls `answer` with the indices of the valid items of each list; a null list has no result.
     fn map_valid_items<T>(
         &self,
         mut answer: impl FnMut(&[usize]) -> Result<Option<T>>,
@@ -307,7 +307,7 @@ impl ItemLists {
             .collect()
     }
 
-    /// The answers of the lists as those of rows.
+    /// Expands the results of lists to results of rows: a constant list has one result for all rows.
     fn expand_to_rows(&self, answers: ArrayRef, rows: usize) -> Result<ArrayRef> {
         Ok(match self.rows {
             RowMapping::PerRow => answers,
@@ -316,7 +316,7 @@ impl ItemLists {
     }
 }
 
-/// Items with one zero and one NaN among their floats, those within lists, structs and maps included.
+/// Normalizes -0 to 0 and every NaN to one NaN, within lists, structs and maps too.
 fn normalize_floats(items: &ArrayRef) -> Result<ArrayRef> {
     fn contains_floats(of: &DataType) -> bool {
         match of {
@@ -376,14 +376,14 @@ fn normalize_floats(items: &ArrayRef) -> Result<ArrayRef> {
     })
 }
 
-/// Values by which items are equal and ordered.
+/// Converts items to rows of Arrow's row format, which compare and order them.
 fn comparable_rows(items: &ArrayRef) -> Result<SortRows> {
     let comparable = normalize_floats(items)?;
     let field = SortField::new(comparable.data_type().clone());
     Ok(RowConverter::new(vec![field])?.convert_columns(&[comparable])?)
 }
 
-/// The different items of a list in their order: the first place of each, and its count.
+/// Returns the distinct items of a list in order: the first index of each and its count.
 fn distinct_items(sort: &SortRows, places: &[usize]) -> Vec<(usize, u64)> {
     let mut sorted = places.to_vec();
     sorted.sort_by(|&x, &y| sort.row(x).cmp(&sort.row(y)));
@@ -397,17 +397,17 @@ fn distinct_items(sort: &SortRows, places: &[usize]) -> Vec<(usize, u64)> {
     runs
 }
 
-/// Sorts numbers, NaN behind all others.
+/// Sorts numbers, NaN last.
 fn sort_numbers(numbers: &mut [f64]) {
     numbers.sort_by(|x, y| x.partial_cmp(y).unwrap_or_else(|| x.is_nan().cmp(&y.is_nan())));
 }
 
-/// The median of numbers, which it reorders.
+/// Returns the median of numbers, which are reordered.
 fn median_of_numbers(numbers: &mut [f64]) -> Option<f64> {
     QuantileLevel::new(0.5)?.select_quantile(numbers)
 }
 
-/// The fraction of a quantile: from the first item on, or from the last one back.
+/// The fraction of a quantile, counted from the smallest or from the largest item.
 #[derive(Debug, Clone, Copy)]
 struct SignedQuantileFraction {
     share: QuantileLevel,
@@ -416,7 +416,7 @@ struct SignedQuantileFraction {
 
 impl SignedQuantileFraction {
     /// # Errors
-    /// The number is not from -1 to 1.
+    /// Fails for a number outside of -1 to 1.
     fn from_number(number: f64) -> Result<Self> {
         let is_from_end = number < 0.0;
         match QuantileLevel::new(number.abs()) {
@@ -428,7 +428,7 @@ impl SignedQuantileFraction {
         }
     }
 
-    /// The place of the discrete quantile among sorted items; none of no items.
+    /// Returns the index of the discrete quantile among sorted items, or `None` for no items.
     fn discrete_index(self, count: usize) -> Option<usize> {
         let place = usize::try_from(self.share.discrete_index(count as u64)?).ok()?;
         Some(if self.is_from_end { count - 1 - place } else { place })
@@ -440,48 +440,48 @@ impl SignedQuantileFraction {
     }
 }
 
-/// Median of sorted whole numbers, towards the smaller one.
+/// Returns the median of sorted integers, rounded towards the smaller one.
 fn median_of_sorted(sorted: &[i128]) -> Option<i128> {
     let last = sorted.len().checked_sub(1)?;
     let (below, above) = (sorted[last / 2], sorted[last.div_ceil(2)]);
     Some(below + (above - below) / 2)
 }
 
-/// The distance of a number from a mean of two parts.
+/// Returns the distance of a number from a mean that is the sum of two doubles.
 fn distance_from_mean(number: f64, mean: f64, rest: f64) -> f64 {
-    // Knuth's two-sum: the difference, and what its rounding has lost.
+    // Knuth's two-sum: the difference and its rounding error.
     let difference = number - mean;
     let subtracted = difference - number;
     let lost = (number - (difference - subtracted)) - (mean + subtracted);
     difference + (lost - rest)
 }
 
-/// Correctly rounded sum.
+/// Returns the correctly rounded sum.
 fn rounded_sum(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut sum = FloatSum::new();
     numbers.for_each(|number| sum.add(number));
     sum.value()
 }
 
-/// The central moments of numbers, of distances from the mean that are scaled so that the largest is about one:
-/// their powers neither overflow nor vanish.
+/// Central moments of numbers. Distances from the mean are scaled so that the largest is about one, which
+/// keeps their powers from overflow and underflow.
 struct CentralMoments {
     count: f64,
-    /// The power of two that the distances were divided by.
+    /// Exponent of the power of two by which the distances were divided.
     exponent: i32,
     second: f64,
     third: f64,
     fourth: f64,
 }
 
-/// The exponent of two of the largest of some finite numbers; 0 where all are zero.
+/// Returns the binary exponent of the largest of some finite numbers; 0 if all are zero.
 fn largest_exponent(numbers: &[f64]) -> i32 {
     let largest = numbers.iter().fold(0.0, |largest: f64, number| largest.max(number.abs()));
     libm::frexp(largest).1
 }
 
 impl CentralMoments {
-    /// The moments are NaN where a number is infinite or NaN.
+    /// Calculates the moments, which are NaN if a number is infinite or NaN.
     fn from_numbers(numbers: &[f64]) -> Self {
         let count = numbers.len() as f64;
         if !numbers.iter().all(|number| number.is_finite()) {
@@ -491,12 +491,12 @@ impl CentralMoments {
         let exponent = largest_exponent(numbers);
         let scaled: Vec<f64> =
             numbers.iter().map(|number| libm::ldexp(*number, -exponent)).collect();
-        // The mean in two doubles: beside a large mean, one would leave small distances few digits.
+        // The mean as two doubles: with one, small distances from a large mean would keep few digits.
         let mean = rounded_sum(scaled.iter().copied()) / count;
         let rest = rounded_sum(scaled.iter().flat_map(|number| [*number, -mean])) / count;
         let mut distances: Vec<f64> =
             scaled.iter().map(|number| distance_from_mean(*number, mean, rest)).collect();
-        // Equal numbers do not vary, whatever the mean was rounded to.
+        // Equal numbers have no variance, even if the mean was rounded.
         if numbers.iter().all(|number| *number == numbers[0]) {
             distances.fill(0.0);
         }
@@ -534,7 +534,7 @@ impl CentralMoments {
     }
 }
 
-/// Answers of an aggregate for a batch of lists.
+/// Calculates an aggregate for a batch of lists. `more` is the index of the extra argument.
 fn aggregate_lists(
     aggregate: ItemAggregate,
     name: &str,
@@ -570,7 +570,7 @@ fn aggregate_lists(
                 let place = match aggregate {
                     A::AnyValue => places.first().copied(),
                     A::Minimum => places.iter().copied().min_by_key(|&at| sort.row(at)),
-                    // The first of equal ones, as of the smallest.
+                    // Reversed, so that the first of equal items wins, as for the minimum.
                     A::Maximum => places.iter().rev().copied().max_by_key(|&at| sort.row(at)),
                     _ => {
                         let runs = distinct_items(&sort, places);
@@ -626,7 +626,7 @@ fn aggregate_lists(
             }
         }
         A::BitAnd | A::BitOr | A::BitXor => {
-            // An unsigned number has the bits of the signed one that its cast would not give.
+            // Unsigned numbers need a cast of their own: a cast to a signed type would fail for large ones.
             let is_unsigned = *items.data_type() == DataType::UInt64;
             let to = if is_unsigned { DataType::UInt64 } else { DataType::Int64 };
             let items = cast_with_options(items, &to, &STRICT_CAST_OPTIONS)?;
@@ -713,7 +713,7 @@ fn aggregate_lists(
     })
 }
 
-/// Items as text with separators between them.
+/// Joins the items of each list as text, with a separator between them.
 fn join_items(lists: &ItemLists, given: &ArgumentBatch<'_>, more: usize) -> Result<ArrayRef> {
     let items = cast_with_options(lists.items(), &DataType::Utf8, &STRICT_CAST_OPTIONS)?;
     let items: &StringArray = items.as_string();
@@ -747,7 +747,7 @@ fn join_items(lists: &ItemLists, given: &ArgumentBatch<'_>, more: usize) -> Resu
     Ok(Arc::new(texts.finish()))
 }
 
-/// Items at fractions of the way through each list.
+/// Returns the quantile of each list at the fraction of its row.
 fn list_quantiles(
     aggregate: ItemAggregate,
     lists: &ItemLists,
@@ -793,7 +793,7 @@ fn list_quantiles(
     Ok(Arc::new(found.collect::<Result<Float64Array>>()?))
 }
 
-/// Maps from the different items of each list to their counts, by the order of the items.
+/// Returns maps from the distinct items of each list to their counts, in the order of the items.
 fn list_histograms(lists: &ItemLists) -> Result<ArrayRef> {
     let sort = comparable_rows(lists.items())?;
     let found = lists.map_valid_items(|places| {
@@ -812,7 +812,7 @@ fn list_histograms(lists: &ItemLists) -> Result<ArrayRef> {
     Ok(Arc::new(MapArray::try_new(field, offsets, entries, Some(nulls), true)?))
 }
 
-/// Times as numbers of their unit, and the nanoseconds of one.
+/// Returns times as counts of their unit, and the nanoseconds of that unit.
 fn time_unit_counts(items: &ArrayRef) -> Result<(Int64Array, i128)> {
     let (whole, nanos) = match items.data_type() {
         DataType::Date32 => (DataType::Int32, 86_400_000_000_000),
@@ -837,7 +837,8 @@ fn nanos_per_unit(unit: TimeUnit) -> i128 {
     }
 }
 
-/// Medians of items that are no numbers: the middle of two times, and the smaller of two other items.
+/// Returns medians of items that are not numbers: the middle of two times, and the smaller of two other
+/// items.
 fn list_medians(lists: &ItemLists, answer: &DataType) -> Result<ArrayRef> {
     let items = lists.items();
     if !is_time_type(items.data_type()) {
@@ -875,7 +876,7 @@ fn interval_overflow_error() -> datafusion_common::DataFusionError {
     overflow_error("a span is longer than an INTERVAL holds", None)
 }
 
-/// Medians of the spans between times and their median.
+/// Returns the median distance of times from their median.
 fn time_deviations(lists: &ItemLists) -> Result<ArrayRef> {
     const DAY_NANOS: i128 = 86_400_000_000_000;
     let (counts, nanos) = time_unit_counts(lists.items())?;
@@ -894,7 +895,7 @@ fn time_deviations(lists: &ItemLists) -> Result<ArrayRef> {
     Ok(Arc::new(IntervalMonthDayNanoArray::from(found)))
 }
 
-/// The type that a list comes as; none where it is no list.
+/// Returns the type that a list argument is cast to, or `None` if it is not a list.
 fn list_cast_type(list: &DataType) -> Option<DataType> {
     match list {
         DataType::Null => {
@@ -907,7 +908,7 @@ fn list_cast_type(list: &DataType) -> Option<DataType> {
     }
 }
 
-/// The type that an argument behind the list comes as.
+/// Returns the type that an argument behind the list is cast to.
 fn extra_argument_cast_type(given: &DataType) -> Option<DataType> {
     match given {
         of if is_text_type(of) || matches!(of, DataType::Dictionary(..)) => text_cast_type(of),
@@ -917,7 +918,7 @@ fn extra_argument_cast_type(given: &DataType) -> Option<DataType> {
     }
 }
 
-/// `list_aggregate`: the aggregate of a name.
+/// The function `list_aggregate`, which takes the name of the aggregate.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct ListAggregateFunction;
 
@@ -994,7 +995,7 @@ impl RowFunction for ListAggregateFunction {
     }
 }
 
-/// An aggregate of a list with a name of its own.
+/// A function for one aggregate of a list, such as `list_median`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct NamedListAggregateFunction(ItemAggregate);
 

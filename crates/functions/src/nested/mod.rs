@@ -1,7 +1,8 @@
 //! Functions of lists and structs.
 //!
-//! - `sums`: exact sums and means of a list's numbers. `aggregates`: `list_aggregate` and what is called like
-//!   its aggregates. `vectors`: distances and products of two lists. `structs`: structs with other fields.
+//! - `sums`: exact sums and means of a list's numbers. `aggregates`: `list_aggregate`, and functions such as
+//!   `list_median`. `vectors`: products and distances of two lists. `structs`: structs with added or changed
+//!   fields.
 
 mod aggregates;
 mod structs;
@@ -14,7 +15,7 @@ use datafusion_expr::ScalarUDF;
 
 use crate::row_function::RowFunction;
 
-/// Returns all functions of this room.
+/// Returns all functions of this module.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     use aggregates::{ListAggregateFunction, NamedListAggregateFunction};
     use structs::StructChangeFunction;

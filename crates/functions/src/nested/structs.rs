@@ -1,4 +1,4 @@
-//! Structs with other fields: `struct_update` and `struct_insert`.
+//! `struct_update` and `struct_insert`: structs with added or changed fields.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::row_function::{
     usage_error, wrong_arguments_error,
 };
 
-/// A function that gives fields to a struct.
+/// A function that sets fields of a struct.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum StructChangeFunction {
-    /// `struct_update`: a field that is there gets another value.
+    /// `struct_update`: replaces existing fields and appends new ones.
     Update,
-    /// `struct_insert`: all fields are new.
+    /// `struct_insert`: appends new fields only.
     Insert,
 }
 
 impl StructChangeFunction {
-    /// The fields of the answer.
+    /// Returns the fields of the result.
     fn result_fields(
         &self,
         taken: &[DataType],
@@ -43,7 +43,7 @@ impl StructChangeFunction {
                     format!("it is called as {}", self.docs().syntax),
                 ));
             };
-            // Fields may differ in case alone: the one of this very name goes first.
+            // Fields may differ only in case: the exact name takes precedence.
             let place = fields.iter().position(|field| field.name() == name).or_else(|| {
                 fields.iter().position(|field| field.name().eq_ignore_ascii_case(name))
             });
@@ -65,7 +65,7 @@ impl StructChangeFunction {
     }
 }
 
-/// An argument with a value for each row.
+/// Returns an argument as a column with one value per row.
 fn argument_column(given: &ArgumentBatch<'_>, at: usize) -> Result<ArrayRef> {
     let (array, rows) = argument_array(given.argument(at)?)?;
     Ok(match rows {
@@ -119,7 +119,7 @@ impl RowFunction for StructChangeFunction {
         Ok(DataType::Struct(self.result_fields(taken, constants)?))
     }
 
-    /// A field may be null.
+    /// Not strict, because a field may be null.
     fn is_strict(&self) -> bool {
         false
     }
@@ -130,7 +130,7 @@ impl RowFunction for StructChangeFunction {
         };
         let structs = argument_column(given, 0)?;
         let structs = structs.as_struct();
-        // Fields of a struct that is null are null.
+        // Fields of a null struct become null.
         let (_, mut columns, nulls) = structs.clone().into_parts();
         if let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) {
             let places: UInt64Array =

@@ -1,6 +1,6 @@
-//! Sums and means of the numbers of a list. DataFusion's functions of these names make DOUBLE of all numbers first, which
-//! rounds large ones; here whole numbers and decimals are added up without loss, and what does not fit the type
-//! of the answer is an error, as it is of `sum`.
+//! Exact sums and means of the numbers in a list. DataFusion's functions of these names convert all numbers
+//! to DOUBLE first, which rounds large ones. Here integers and decimals are added without loss, and a sum
+//! that does not fit the result type is an error, as it is for `sum`.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::row_function::{
     wrong_arguments_error,
 };
 
-/// `array_sum` and `array_avg`.
+/// The functions `array_sum` and `array_avg`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum ListSumOrMean {
     Sum,
     Mean,
 }
 
-/// The type that items are added up in.
+/// Returns the type in which items are added up.
 fn sum_type(item: &DataType) -> Option<DataType> {
     Some(match item {
         DataType::Null => DataType::Int64,
@@ -48,7 +48,7 @@ pub(super) fn list_item_type(list: &DataType) -> Option<&DataType> {
     }
 }
 
-/// The valid items of each list, by their places; none for a list that is null.
+/// Calls `of` with the indices of the valid items of each list; a null list has no result.
 fn map_valid_items<T>(
     lists: &arrow::array::ListArray,
     of: impl Fn(&mut dyn Iterator<Item = usize>) -> Result<Option<T>>,
@@ -162,7 +162,7 @@ impl RowFunction for ListSumOrMean {
                             _ => 1.0,
                         };
                         let mean = |(sum, count): (i128, u32)| {
-                            // What is left of the division has its digits behind those of the quotient.
+                            // The remainder contributes the digits behind those of the quotient.
                             let count = i128::from(count);
                             #[allow(clippy::cast_precision_loss)]
                             let mean = (sum / count) as f64 + (sum % count) as f64 / count as f64;
@@ -192,7 +192,7 @@ impl RowFunction for ListSumOrMean {
             }
             _ => return Err(internal_error("a list of no numbers")),
         };
-        // A constant list has one answer for all rows.
+        // A constant list has one result for all rows.
         let answers = match rows {
             crate::row_function::RowMapping::PerRow => answers,
             crate::row_function::RowMapping::Constant => {

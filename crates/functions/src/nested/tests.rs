@@ -1,4 +1,4 @@
-//! Calls of the functions of lists and structs, and their answers.
+//! Results of the functions of lists and structs, call by call.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ fn aggregates_of_no_items_are_null_and_counts_zero() {
     }
 }
 
-/// Answers of DuckDB 2.0, to the last digits but one.
+/// Expected values from DuckDB 2.0, except for the last digits.
 #[test]
 fn statistics_of_lists_are_those_of_duckdb() {
     check_calls(&[
@@ -167,7 +167,7 @@ fn statistics_of_lists_are_those_of_duckdb() {
     ]);
 }
 
-/// Answers calculated with sixty digits.
+/// Expected values calculated with sixty digits.
 #[test]
 fn statistics_keep_their_digits_at_any_size_and_beside_any_mean() {
     let skewed = [1.0, 2.0, 4.0, 8.0];
@@ -179,7 +179,7 @@ fn statistics_keep_their_digits_at_any_size_and_beside_any_mean() {
     };
     for scale in [1e-320, 1e-200, 1e-90, 1.0, 1e90, 1e300] {
         let numbers = skewed.map(|number| number * scale);
-        // Subnormal numbers are rounded themselves.
+        // Subnormal numbers are themselves rounded.
         if scale > 1e-300 {
             check("list_skewness", &numbers, 1.1376243669576889);
             check("list_kurtosis", &numbers, 0.7576559546313799);
@@ -243,7 +243,7 @@ fn floats_within_items_have_one_zero_and_one_nan() {
     for items in [Arc::new(lists) as ArrayRef, structs, Arc::new(fixed), Arc::new(of_lists)] {
         let of_type = items.data_type().clone();
         assert_eq!(of("count_distinct", Arc::clone(&items)), "2", "{of_type}");
-        // Of two items that are equal the first one is the mode.
+        // The mode is the first of two equal items.
         let mode = of("mode", items);
         assert!(mode.contains("0.0") && !mode.contains("-0.0"), "{of_type}: {mode}");
     }
@@ -287,7 +287,7 @@ fn vector_functions_match_expected_values() {
     ]);
 }
 
-/// A struct of `a` 1 and `A` 2, whose fields differ in case alone.
+/// A struct of `a` 1 and `A` 2, whose fields differ only in case.
 #[test]
 fn field_with_exact_case_takes_precedence() {
     let field = |name: &str, value: i64| {

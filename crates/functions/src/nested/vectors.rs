@@ -14,7 +14,7 @@ use crate::row_function::{
     usage_error, wrong_arguments_error,
 };
 
-/// A function of two lists of numbers, in doubles.
+/// A function of two lists of numbers, calculated in DOUBLE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum VectorFunction {
     InnerProduct,
@@ -33,11 +33,11 @@ impl VectorFunction {
         VectorFunction::CrossProduct,
     ];
 
-    /// The number of two lists of the same length; none of no items that have no angle.
+    /// Returns the number for two lists of the same length; a cosine of empty lists is `None`.
     fn evaluate(self, left: &[f64], right: &[f64]) -> Option<f64> {
         let product = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
         let cosine = || {
-            // The angle is the same at any scale, at which squares neither overflow nor vanish.
+            // The angle does not depend on the scale; at this scale squares neither overflow nor underflow.
             let (left, right) = (scale_to_one(left), scale_to_one(right));
             let lengths = product(&left, &left).sqrt() * product(&right, &right).sqrt();
             (!left.is_empty()).then(|| (product(&left, &right) / lengths).clamp(-1.0, 1.0))
@@ -52,9 +52,10 @@ impl VectorFunction {
     }
 }
 
-/// Numbers times a power of two that makes the largest about one, where their squares need it.
+/// Multiplies numbers by a power of two that makes the largest about one, if their squares would lose digits
+/// otherwise.
 fn scale_to_one(numbers: &[f64]) -> Cow<'_, [f64]> {
-    /// Squares of magnitudes up to these, and sums of them, have all their digits.
+    /// Magnitudes whose squares, and the sums of these, keep all their digits.
     const EXACT_SQUARE_RANGE: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
     let largest = numbers.iter().fold(0.0, |largest: f64, number| largest.max(number.abs()));
     if largest == 0.0 || !largest.is_finite() || EXACT_SQUARE_RANGE.contains(&largest) {
@@ -64,7 +65,7 @@ fn scale_to_one(numbers: &[f64]) -> Cow<'_, [f64]> {
     numbers.iter().map(|number| libm::ldexp(*number, -exponent)).collect()
 }
 
-/// The numbers of a column's lists.
+/// An argument of lists of numbers.
 struct NumberLists {
     lists: ArrayRef,
     rows: RowMapping,
@@ -79,10 +80,10 @@ impl NumberLists {
         }
     }
 
-    /// The numbers of a row; none of a list that is null.
+    /// Returns the numbers of a row, or `None` for a null list.
     ///
     /// # Errors
-    /// An item is null.
+    /// Fails if an item is null.
     fn row_numbers(&self, row: usize, name: &str) -> Result<Option<&[f64]>> {
         let lists = self.lists.as_list::<i32>();
         let row = self.rows.value_index(row);

@@ -1,4 +1,4 @@
-//! Numbers and bytes by their bits and digits: `bit_count`, `bin`, `hex`, the ways back, and `to_base`.
+//! Bits and digits of numbers and bytes: `bit_count`, `bin`, `hex`, their inverses, and `to_base`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::row_function::{
 };
 use tidemill_base::error::Error;
 
-/// The whole number that an argument is cast to: one of 64 bits.
+/// Returns the 64-bit integer type that an argument is cast to.
 fn integer_cast_type(given: &DataType) -> Option<DataType> {
     match given {
         DataType::UInt64 => Some(DataType::UInt64),
@@ -26,7 +26,7 @@ fn integer_cast_type(given: &DataType) -> Option<DataType> {
     }
 }
 
-/// Whole numbers as their 64 bits, those below zero as in memory.
+/// An argument of integers, read as 64 bits; negative numbers in two's complement.
 struct BitsArgument {
     array: ArrayRef,
     rows: RowMapping,
@@ -48,6 +48,7 @@ impl BitsArgument {
     }
 }
 
+/// Functions of the bits of integers and bytes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum BitFunction {
     /// `bit_count`
@@ -207,7 +208,7 @@ fn hex_digit(value: u8) -> char {
     char::from(b"0123456789ABCDEF"[usize::from(value & 15)])
 }
 
-/// Digits of so many bits each, without zeros before them.
+/// Writes digits of `each` bits, without leading zeros.
 fn write_digits(bits: u64, each: u32, out: &mut String) {
     let count = (64 - bits.leading_zeros()).div_ceil(each).max(1);
     for at in (0..count).rev() {
@@ -216,8 +217,8 @@ fn write_digits(bits: u64, each: u32, out: &mut String) {
     }
 }
 
-/// Reads digits of so many bits each into bytes; false where a character is no such digit. Zeros stand before the
-/// digits where these fill no whole byte.
+/// Reads digits of `bits_each` bits into bytes. Returns false if a character is not such a digit. If the
+/// digits do not fill a whole number of bytes, zeros precede them.
 fn read_digits(text: &str, bits_each: u32, bytes: &mut Vec<u8>) -> bool {
     let digits_each = 8 / bits_each as usize;
     let count = text.chars().count();
@@ -225,7 +226,7 @@ fn read_digits(text: &str, bits_each: u32, bytes: &mut Vec<u8>) -> bool {
     let mut byte = 0_u8;
     for letter in text.chars() {
         let Some(value) = letter.to_digit(1 << bits_each) else { return false };
-        // A digit is below 16.
+        // A digit value is below 16.
         byte = byte << bits_each | value as u8;
         filled += 1;
         if filled == digits_each {
@@ -236,11 +237,11 @@ fn read_digits(text: &str, bits_each: u32, bytes: &mut Vec<u8>) -> bool {
     true
 }
 
-/// `to_base(n, base)`
+/// The function `to_base(n, base)`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct ToBaseFunction;
 
-/// Maximum number of digits that `to_base` fills up to.
+/// Maximum number of digits that `to_base` pads to.
 const TO_BASE_DIGITS_MAX: i64 = 64;
 
 impl RowFunction for ToBaseFunction {
@@ -314,7 +315,7 @@ impl RowFunction for ToBaseFunction {
                     Some("bin(n) and hex(n) write the bits of one"),
                 ));
             }
-            // The last digit first.
+            // Digits come out last first.
             while rest > 0 || out.is_empty() || out.len() < least {
                 out.insert(0, BASE_36_DIGITS[(rest % base) as usize]);
                 rest /= base;

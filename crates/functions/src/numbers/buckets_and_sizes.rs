@@ -1,4 +1,4 @@
-//! Numbers measured: `width_bucket`, `bar`, and sizes and quantities that people read.
+//! `width_bucket`, `bar`, and sizes and quantities in human-readable form.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::row_function::{
     overflow_error, shorten_for_message, text_cast_type, usage_error, wrong_arguments_error,
 };
 
-/// Arguments as doubles.
+/// An argument of DOUBLEs.
 pub(super) struct DoubleArgument {
     values: Float64Array,
     rows: RowMapping,
@@ -40,7 +40,7 @@ pub(super) fn is_numeric_type(of: &DataType) -> bool {
     }
 }
 
-/// `width_bucket(x, low, high, count)`
+/// The function `width_bucket(x, low, high, count)`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct WidthBucketFunction;
 
@@ -97,7 +97,7 @@ impl RowFunction for WidthBucketFunction {
     }
 }
 
-/// As SQL's standard has it: bounds the other way round count downwards.
+/// Returns the bucket of a value as in the SQL standard: with `high` below `low`, buckets count downwards.
 fn bucket_number(value: f64, low: f64, high: f64, count: i64) -> Result<i64> {
     if count <= 0 || count == i64::MAX {
         return Err(overflow_error(
@@ -119,17 +119,17 @@ fn bucket_number(value: f64, low: f64, high: f64, count: i64) -> Result<i64> {
     } else if value >= to {
         count + 1
     } else {
-        // Halves, so that no difference of two doubles is infinite.
+        // Halves keep the difference of two doubles finite.
         let share = (value / 2.0 - from / 2.0) / (to / 2.0 - from / 2.0);
         ((share * count as f64) as i64).min(count - 1) + 1
     })
 }
 
-/// `bar(x, min, max, width)`
+/// The function `bar(x, min, max, width)`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct BarFunction;
 
-/// What `bar` is as wide as, unless it is said.
+/// Width of a bar in characters if the call does not set it.
 const BAR_WIDTH_DEFAULT: f64 = 80.0;
 const BAR_WIDTH_MAX: f64 = 1_000.0;
 
@@ -203,7 +203,7 @@ fn check_bar_width(width: f64) -> Result<f64> {
     }
 }
 
-/// Numbers as people read them.
+/// Functions that write numbers in human-readable form.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum ReadableNumberFunction {
     /// `format_bytes`: `15.6 KiB`
@@ -265,7 +265,8 @@ impl RowFunction for ReadableNumberFunction {
 
     fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
-            // All digits of a whole number count where the rest is cut off.
+            // A decimal keeps all digits of an integer, which matters because digits are cut off, not
+            // rounded.
             [of] if *self == ReadableNumberFunction::FormatBytes && of.is_integer() => {
                 Ok(vec![DataType::Decimal128(20, 0)])
             }
@@ -304,7 +305,7 @@ impl RowFunction for ReadableNumberFunction {
             let half = 0.5 / 10_f64.powi(digits as i32);
             let mut shown = value;
             let mut at = 0;
-            // What would be rounded to a whole unit is one.
+            // A value that would round up to a whole larger unit is written in that unit.
             while at + 1 < units.len() && shown.is_finite() && shown.abs() >= step {
                 shown /= step;
                 at += 1;
@@ -322,8 +323,8 @@ impl RowFunction for ReadableNumberFunction {
     }
 }
 
-/// Writes a number of bytes as DuckDB does: what is less than a tenth of its unit is cut off, and of a part of the
-/// next smaller unit nothing counts.
+/// Writes a size in bytes as DuckDB does: digits below a tenth of the unit are cut off, and so is the part
+/// below the next smaller unit.
 fn write_byte_size(bytes: i128, out: &mut String) {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let size = bytes.unsigned_abs();
@@ -338,7 +339,7 @@ fn write_byte_size(bytes: i128, out: &mut String) {
         (whole, rest) = (whole / 1024, whole % 1024);
         unit = Some(name);
     }
-    // A text takes anything.
+    // Writing to a `String` cannot fail.
     let _ = match (unit, size) {
         (Some(unit), _) => write!(out, "{sign}{whole}.{} {unit}", rest * 10 / 1024),
         (None, 1) => write!(out, "{sign}1 byte"),
@@ -346,7 +347,7 @@ fn write_byte_size(bytes: i128, out: &mut String) {
     };
 }
 
-/// `parse_formatted_bytes(x)`
+/// The function `parse_formatted_bytes(x)`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct ParseFormattedBytesFunction;
 
@@ -410,7 +411,7 @@ fn parse_formatted_bytes(text: &str) -> Result<u64> {
         "tib" => 1 << 40,
         _ => return refused("units are B, KB, MB, GB, TB, KiB, MiB, GiB and TiB"),
     };
-    // 2 to the power of 64, which is one more than the largest number.
+    // 2^64, one more than the largest result.
     const U64_LIMIT: f64 = 18_446_744_073_709_551_616.0;
     #[allow(clippy::cast_precision_loss)]
     let bytes = number * factor as f64;
@@ -420,7 +421,7 @@ fn parse_formatted_bytes(text: &str) -> Result<u64> {
     Ok(bytes as u64)
 }
 
-/// Returns where a number with a point and an exponent ends.
+/// Returns the end of a number that may have a decimal point and an exponent.
 fn find_number_end(text: &str) -> usize {
     let sign = usize::from(text.starts_with('-'));
     let digits = |from: usize| {

@@ -1,8 +1,8 @@
-//! `equi_width_bins`: upper bounds of ranges of the same width, which can be round numbers.
+//! `equi_width_bins`: upper bounds of ranges of equal width, rounded to round numbers on request.
 //!
-//! A round width is one or five times a power of ten, or twice it, whichever multiple is nearest to the width that
-//! the count asks for; the last bound is the multiple of it that is not below the maximum. Bounds of times are
-//! rounded to the unit below their width.
+//! A round width is the multiple nearest to the requested width, either of one or five times a power of ten,
+//! or of twice a power of ten. The last bound is the smallest multiple of that width that is not below the
+//! maximum. Bounds of times are rounded to the unit below their width.
 
 use std::sync::Arc;
 
@@ -21,13 +21,14 @@ use crate::row_function::{
 };
 use crate::times::{is_date_or_timestamp, round_time_bins};
 
-/// Maximum number of bins that a call asks for. Round widths may take twice as many, 160 kB a row.
+/// Maximum number of bins per call. Round widths may produce twice as many bounds, which take 160 kB per row.
 const BINS_MAX: i64 = 10_000;
 
-/// Thousandths of whole numbers, in which widths below one keep their digits.
+/// Scale at which integer bounds are calculated, so that widths below one keep three digits.
 const BOUND_SCALE: i128 = 1_000;
 
-/// The widths that are round beside a width: twice, and once or five times, a power of ten.
+/// Returns the steps that round widths near a width are multiples of: one of twice a power of ten, and one of
+/// one or five times a power of ten.
 fn round_integer_steps(width: i128) -> (i128, i128) {
     let mut power = 1;
     while power * 10 < width {
@@ -48,7 +49,7 @@ fn round_integer_width(width: i128) -> i128 {
     }
 }
 
-/// Bounds of whole numbers, the largest first.
+/// Returns the bounds of integer ranges, the largest first.
 fn integer_bounds(low: i64, high: i64, count: usize, is_round: bool) -> Vec<i64> {
     if low == high {
         return vec![high];
@@ -62,7 +63,7 @@ fn integer_bounds(low: i64, high: i64, count: usize, is_round: bool) -> Vec<i64>
             width = round;
             end = -(-end).div_euclid(width) * width;
         }
-        // A round width may need more bounds.
+        // A round width may need more bounds than requested.
         count_max *= 2;
     }
     let width = width.max(1);
@@ -78,14 +79,14 @@ fn integer_bounds(low: i64, high: i64, count: usize, is_round: bool) -> Vec<i64>
         if bounds.last() != Some(&bound) {
             bounds.push(bound);
         } else if width < BOUND_SCALE {
-            // Bounds between two whole numbers are the same one: go on below it.
+            // Several bounds round to the same integer: continue below it.
             at = at.min(i128::from(bound) * BOUND_SCALE);
         }
     }
     bounds
 }
 
-/// The power of ten at or below a positive number, below one that is a power above one.
+/// Returns the largest power of ten at or below a number below one, and strictly below any larger number.
 fn power_of_ten(number: f64) -> f64 {
     let mut power = 1.0;
     if number < 1.0 {
@@ -112,21 +113,22 @@ fn round_width(width: f64) -> f64 {
     }
 }
 
-/// Bounds of doubles, the largest first, which is not below `high`.
+/// Returns the bounds of DOUBLE ranges, the largest first, which is not below `high`.
 ///
-/// Each is calculated from an end of the range rather than from the bound before it, whose rounding it would inherit.
+/// Each bound is calculated from an end of the range, not from the bound before it, so that rounding errors
+/// do not add up.
 fn double_bounds(low: f64, high: f64, count: usize, is_round: bool) -> Vec<f64> {
     let parts = count as f64;
-    // The difference of two numbers may be too large where that of their parts is not.
+    // The difference of the ends may overflow where the difference of their parts does not.
     let exact = high / parts - low / parts;
     let width = Some((high - low) / parts).filter(|width| width.is_finite()).unwrap_or(exact);
     if width == 0.0 || !width.is_finite() {
         return vec![high];
     }
-    // A bound that is this near to the minimum is above it by a rounding error alone.
+    // A bound this close to the minimum exceeds it only by a rounding error.
     let error = (width * 1e-9).max(low.abs().max(high.abs()) * f64::EPSILON);
     let (range, step) = (high - low, if is_round { round_width(width) } else { width });
-    // One more digit than the width has.
+    // Bounds keep one more digit than the width has.
     let digits = 10.0 / power_of_ten(width);
     let end = Some((high / step).ceil() * step).filter(|end| is_round && end.is_finite());
     let end = end.unwrap_or(high);
@@ -134,17 +136,17 @@ fn double_bounds(low: f64, high: f64, count: usize, is_round: bool) -> Vec<f64> 
         let share = (count - place.min(count)) as f64 / parts;
         match is_round {
             true => {
-                // The product alone may be too large.
+                // The product by itself may overflow.
                 let bound = step.mul_add(-(place as f64), end);
                 let rounded = (bound * digits).round() / digits;
-                // A zero without a sign.
+                // Adding zero turns -0 into 0.
                 (if rounded.is_finite() { rounded } else { bound }) + 0.0
             }
             false if range.is_finite() => low + range * share,
             false => low * (1.0 - share) + high * share,
         }
     };
-    // A round width may need more bounds.
+    // A round width may need more bounds than requested.
     let count_max = if is_round { 2 * count } else { count };
     let mut last = if is_round { bound(0).max(high) } else { high };
     let mut bounds = vec![last];
@@ -161,7 +163,7 @@ fn list_type(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
-/// `equi_width_bins`
+/// The function `equi_width_bins`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct EquiWidthBinsFunction;
 
@@ -179,7 +181,7 @@ impl EquiWidthBinsFunction {
     }
 }
 
-/// The refusal of a range that has no width.
+/// Returns the error for a maximum below the minimum.
 fn inverted_range_error() -> DataFusionError {
     usage_error(
         "`equi_width_bins` has a maximum below its minimum",
@@ -275,7 +277,7 @@ impl RowFunction for EquiWidthBinsFunction {
             }
             return Ok(Arc::new(found.finish()));
         }
-        // Times are rounded as microseconds.
+        // Bounds of times are calculated in microseconds.
         let (is_time, unit) = match of {
             DataType::Int64 => (false, DataType::Int64),
             _ => (true, DataType::Timestamp(TimeUnit::Microsecond, None)),

@@ -1,4 +1,4 @@
-//! Functions of numbers that are no more than one formula.
+//! Functions of numbers that consist of one formula.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::row_function::{
     ArgumentBatch, FunctionDocs, RowFunction, argument_array, overflow_error, wrong_arguments_error,
 };
 
-/// Formulas of one number or two, in doubles.
+/// Formulas of one or two DOUBLEs.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum FloatFormula {
     Even,
@@ -47,12 +47,12 @@ impl FloatFormula {
         }
     }
 
-    /// The answer; none where it is null.
+    /// Returns the result, or `None` for NULL.
     fn evaluate(&self, x: f64, y: f64) -> Result<Option<f64>> {
         let is_pole = |x: f64| x <= 0.0 && x.fract() == 0.0;
         Ok(Some(match self {
             FloatFormula::Even => {
-                // Away from zero, to the next number that two divides.
+                // Rounds away from zero to the next even number.
                 let half = x / 2.0;
                 2.0 * if half > 0.0 { half.ceil() } else { half.floor() }
             }
@@ -155,7 +155,7 @@ impl RowFunction for FloatFormula {
     }
 }
 
-/// What a number is like.
+/// Predicates of a floating-point number.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum FloatPredicate {
     Finite,
@@ -198,7 +198,7 @@ impl RowFunction for FloatPredicate {
     fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
             [of] if is_numeric_type(of) => Ok(vec![DataType::Float64]),
-            // No time is infinite here, and all are null of a null.
+            // Arrow's times are never infinite; the result is null only for null.
             [of @ (DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))]
                 if matches!(self, FloatPredicate::Finite | FloatPredicate::Infinite) =>
             {
@@ -235,7 +235,7 @@ impl RowFunction for FloatPredicate {
     }
 }
 
-/// `sign`
+/// The function `sign`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct SignFunction;
 
@@ -283,7 +283,7 @@ impl RowFunction for SignFunction {
                 (0..given.row_count)
                     .map(|row| {
                         let row = rows.value_index(row);
-                        // A sign fits.
+                        // A sign fits into 8 bits.
                         values.is_valid(row).then(|| values.value(row).signum() as i8)
                     })
                     .collect()
@@ -301,7 +301,7 @@ impl RowFunction for SignFunction {
     }
 }
 
-/// `nextafter`
+/// The function `nextafter`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct NextAfterFunction;
 
@@ -337,7 +337,7 @@ impl RowFunction for NextAfterFunction {
         let pairs = (0..given.row_count).map(|row| starts.get(row).zip(ends.get(row)));
         let is_nan = |x: f64, y: f64| x.is_nan() || y.is_nan();
         if *given.return_type == DataType::Float32 {
-            // A FLOAT comes as the DOUBLE that it is.
+            // A FLOAT argument arrives as a DOUBLE of the same value.
             let next = |(x, y): (f64, f64)| match (x as f32, y as f32) {
                 _ if is_nan(x, y) => f32::NAN,
                 (x, y) if x < y => x.next_up(),
@@ -356,7 +356,7 @@ impl RowFunction for NextAfterFunction {
     }
 }
 
-/// `binom`
+/// The function `binom`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct BinomialFunction;
 
@@ -373,7 +373,7 @@ impl BinomialFunction {
         }
         let mut found = 1_u128;
         for step in 1..=k.min(n - k) {
-            // A divisor is taken out of both factors before they are multiplied.
+            // Dividing by the common divisor first keeps the product small.
             let common = greatest_common_divisor(found, step);
             let factor = (n - step + 1) / (step / common);
             let product = (found / common).checked_mul(factor);

@@ -1,9 +1,9 @@
-//! Numbers that stand for values: `hash`, and the digests and checksums of bytes.
+//! Hashes of values: `hash`, and digests and checksums of bytes.
 //!
-//! `hash` is XXH64 (Yann Collet, seed 0) of the values' bytes, one value after the other, each behind a byte that
-//! says of what kind it is; numbers are little-endian. It is the same in every release, on every machine, and for
-//! every type that holds the same value of a kind: of an INT and a BIGINT, of a TIMESTAMP in milliseconds and in
-//! nanoseconds.
+//! `hash` is XXH64 (Yann Collet, seed 0) of the bytes of the values, in order, each value preceded by a tag
+//! byte for its kind. Numbers are little-endian. The hash is the same in every release, on every machine, and
+//! for every type that holds the same value of a kind: for INT and BIGINT, and for TIMESTAMP in milliseconds
+//! and in nanoseconds.
 //!
 //! ```text
 //! 0                       null
@@ -42,7 +42,7 @@ use crate::row_function::{
     usage_error, wrong_arguments_error,
 };
 
-/// A column's values, ready to be written as bytes.
+/// A column cast to the type from which its values are serialized for hashing.
 enum HashedColumn {
     Nulls,
     Integers(Int64Array),
@@ -52,7 +52,7 @@ enum HashedColumn {
     Binary(BinaryArray),
     Booleans(BooleanArray),
     Dates(Int64Array),
-    /// With how many nanoseconds its unit has.
+    /// The number is the count of nanoseconds in the column's unit.
     Timestamps(Int64Array, i64),
     TimesOfDay(Int64Array, i64),
     Intervals(ArrayRef),
@@ -72,7 +72,7 @@ fn nanos_per_unit(unit: TimeUnit) -> i64 {
     }
 }
 
-/// Whether values of a type have a hash.
+/// Returns whether values of a type can be hashed.
 fn is_hashable_type(of: &DataType) -> bool {
     match of {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
@@ -171,7 +171,7 @@ impl HashedColumn {
         })
     }
 
-    /// Writes the value of a row.
+    /// Writes the value of a row with its tag byte.
     fn write_value(&self, row: usize, out: &mut Vec<u8>) {
         let tagged = |tag: u8, bytes: &[u8], out: &mut Vec<u8>| {
             out.push(tag);
@@ -217,7 +217,7 @@ impl HashedColumn {
                 let nanos = i128::from(values.value(row)) * i128::from(*unit);
                 tagged(8, &nanos.to_le_bytes(), out);
             }
-            // A time of day is below one day of nanoseconds.
+            // A time of day is below one day of nanoseconds, which fits.
             HashedColumn::TimesOfDay(values, unit) if values.is_valid(row) => {
                 tagged(9, &values.value(row).wrapping_mul(*unit).to_le_bytes(), out);
             }
@@ -266,7 +266,7 @@ impl HashedColumn {
     }
 }
 
-/// `hash`
+/// The function `hash`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct HashFunction;
 
@@ -317,7 +317,7 @@ impl RowFunction for HashFunction {
     }
 }
 
-/// `sample_rank`
+/// The function `sample_rank`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct SampleRankFunction;
 
@@ -362,8 +362,10 @@ impl RowFunction for SampleRankFunction {
     }
 }
 
-/// By Efraimidis and Spirakis (2006) the key of a row is the weight's root of a number by chance; its logarithm,
-/// as a whole number of the same order. 0 where the weight is no number.
+/// Returns the sampling rank of a row with the given weight, or 0 if the weight is NaN.
+///
+/// Efraimidis and Spirakis (2006) draw a uniform random number per row and take its `weight`-th root as the
+/// key. The rank is the logarithm of that key, mapped to an integer of the same order.
 fn weighted_sampling_rank(hash: u64, weight: f64) -> u64 {
     #[expect(clippy::cast_precision_loss, reason = "a chance of 53 bits")]
     let chance = (hash as f64 + 1.0) / 2f64.powi(64);
@@ -375,7 +377,7 @@ fn weighted_sampling_rank(hash: u64, weight: f64) -> u64 {
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
-/// What is made of a text's bytes, or of bytes.
+/// Digests and checksums of the bytes of text or binary values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum DigestFunction {
     Md5,
@@ -394,7 +396,8 @@ pub(super) enum DigestFunction {
     XxHash64,
 }
 
-/// The bytes that an argument is cast to: those of text as they are.
+/// Returns the type that an argument is cast to in order to read its bytes; the bytes of text stay as they
+/// are.
 pub(super) fn bytes_cast_type(given: &DataType) -> Option<DataType> {
     match given {
         DataType::Binary
@@ -406,7 +409,7 @@ pub(super) fn bytes_cast_type(given: &DataType) -> Option<DataType> {
     }
 }
 
-/// An argument's bytes.
+/// Returns an argument as bytes.
 pub(super) fn bytes_argument(
     given: &ArgumentBatch<'_>,
     at: usize,
@@ -586,10 +589,10 @@ impl RowFunction for DigestFunction {
     }
 }
 
-/// The halves of an MD5 digest as little-endian numbers.
+/// Returns the two halves of an MD5 digest as little-endian numbers.
 fn md5_halves(bytes: &[u8]) -> [u64; 2] {
     let digest = u128::from_le_bytes(Md5::digest(bytes).into());
-    // The cast takes the low half, which is the first one.
+    // The cast keeps the low half, which is the first one.
     [digest as u64, (digest >> 64) as u64]
 }
 

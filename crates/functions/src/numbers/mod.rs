@@ -1,9 +1,11 @@
 //! Functions of numbers and of values of any type.
 //!
-//! - `numerals`: PostgreSQL's patterns of numbers.
-//! - `hashes`: which number stands for a value? `xxh64`: which one for bytes? `bits`: which bits has it?
-//! - `measures`: in which bucket is a number, and how is it read? `floats`: formulas.
-//! - `bins`: bounds of ranges. `kinds`: of which type is a value? `uuids`: versions and times of UUIDs.
+//! - `number_patterns`: PostgreSQL's format patterns for numbers.
+//! - `hashes`: hashes and digests of values. `xxh64`: the XXH64 hash. `bits`: bits and digits of numbers and
+//!   bytes.
+//! - `buckets_and_sizes`: bucket numbers, bars and human-readable sizes. `floats`: formulas.
+//! - `equi_width_bins`: bounds of ranges. `typeof_and_error`: the type of a value, and errors raised by a
+//!   query. `uuids`: versions and times of UUIDs.
 
 mod bits;
 mod buckets_and_sizes;
@@ -21,7 +23,7 @@ use datafusion_expr::ScalarUDF;
 
 use crate::row_function::RowFunction;
 
-/// All of them.
+/// Returns all functions of this module.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     use bits::BitFunction;
     use buckets_and_sizes::ReadableNumberFunction;

@@ -1,10 +1,13 @@
-//! PostgreSQL's patterns of numbers: `FM9,999,990.00`.
+//! PostgreSQL's format patterns for numbers: `FM9,999,990.00`.
 //!
-//! Source: its manual, "Data Type Formatting Functions", Table "Template Patterns for Numeric Formatting". A
-//! `9` is a digit or a blank, a `0` a digit or a zero; a number too large for its pattern is shown as `#`. The
-//! sign stands before the first digit unless the pattern says where: `S`, `MI`, `PL`, `SG`, `PR`. Departures: a point is
-//! `.` and a comma `,`, whatever the machine's language; `L`, whose sign goes by that, is refused, as is a letter
-//! that is no pattern. Decimals and whole numbers are rounded half away from zero, floats to the nearest.
+//! Source: PostgreSQL manual, "Data Type Formatting Functions", Table "Template Patterns for Numeric
+//! Formatting". A `9` writes a digit or a blank, a `0` a digit or a zero; a number too large for its pattern
+//! is written as `#`. The sign precedes the first digit unless the pattern places it: `S`, `MI`, `PL`, `SG`,
+//! `PR`.
+//!
+//! Departures: the decimal point is `.` and the group separator `,`, whatever the machine's locale. `L`,
+//! which depends on the locale, is an error, as is any letter that is not a pattern. Decimals and integers
+//! are rounded half away from zero, floats to the nearest.
 
 use std::fmt::Write;
 
@@ -16,7 +19,7 @@ use crate::row_function::{
     ArgumentBatch, LastTextCache, check_format_length, shorten_for_message, usage_error,
 };
 
-/// The type that an argument is cast to that is a number; none where it is none.
+/// Returns the numeric type that an argument is cast to, or `None` if it is not a number.
 pub(crate) fn number_cast_type(given: &DataType) -> Option<DataType> {
     Some(match given {
         DataType::UInt64 => DataType::UInt64,
@@ -31,10 +34,10 @@ pub(crate) fn number_cast_type(given: &DataType) -> Option<DataType> {
     })
 }
 
-/// A place of a pattern.
+/// An element of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PatternElement {
-    /// `9`, or `0` where a zero is shown.
+    /// `9`, or `0` if `zero` is true.
     Digit {
         zero: bool,
     },
@@ -54,15 +57,15 @@ enum PatternElement {
     },
 }
 
-/// A pattern.
+/// A parsed pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct NumberPattern {
     elements: Vec<PatternElement>,
     whole_digits: usize,
     fraction_digits: usize,
-    /// How many of the places behind the point are shown at least, with `FM`.
+    /// Minimum number of fraction digits that a pattern with `FM` writes.
     fraction_digits_min: usize,
-    /// How many of the digits stand behind a `V`: the number is so many times ten as large.
+    /// Number of digits behind a `V`; the number is multiplied by this power of ten.
     shift_digits: usize,
     is_padded: bool,
     has_angle_brackets: bool,
@@ -72,7 +75,7 @@ pub(crate) struct NumberPattern {
 
 impl NumberPattern {
     /// # Errors
-    /// For a pattern that there is not.
+    /// Fails for an invalid pattern.
     pub(crate) fn parse(pattern: &str) -> Result<Self> {
         check_format_length(pattern)?;
         let mut numerals = NumberPattern { is_padded: true, ..NumberPattern::default() };
@@ -188,7 +191,7 @@ impl NumberPattern {
         self.elements.iter().any(placed)
     }
 
-    /// Whether `S` stands behind all digits.
+    /// Returns whether `S` stands behind all digits.
     fn has_trailing_sign(&self) -> bool {
         let digit =
             self.elements.iter().rposition(|place| matches!(place, PatternElement::Digit { .. }));
@@ -196,7 +199,7 @@ impl NumberPattern {
         matches!((digit, sign), (Some(digit), Some(sign)) if sign > digit)
     }
 
-    /// Writes a number: `digits` are those before the point, without zeros before them, and those behind it.
+    /// Writes a number whose digits are rounded to the pattern.
     fn write_digits(&self, number: &RoundedDigits<'_>, out: &mut String) {
         let (whole, part) = (number.whole, number.fraction);
         let is_too_large = whole.len() > self.whole_digits;
@@ -208,7 +211,7 @@ impl NumberPattern {
             (false, false) => ' ',
         };
         let has_plus = self.elements.contains(&PatternElement::Plus);
-        // Whether a sign is still to be written before the first digit.
+        // True while the sign is still to be written before the first digit.
         let mut signs = match (anchors, self.has_sign_element(), has_plus) {
             (true, ..) => !sign_last,
             (false, true, _) => false,
@@ -319,10 +322,10 @@ fn ordinal_suffix(whole: &str) -> &'static str {
     }
 }
 
-/// A number, rounded to the places of a pattern.
+/// A number whose digits are rounded to the fraction digits of a pattern.
 struct RoundedDigits<'a> {
     is_negative: bool,
-    /// Without zeros before it: nothing of a zero.
+    /// Digits before the point, without leading zeros; empty for zero.
     whole: &'a str,
     fraction: &'a str,
 }
@@ -333,10 +336,10 @@ impl RoundedDigits<'_> {
     }
 }
 
-/// A number as digits.
+/// A number to be written by a pattern.
 #[derive(Debug, Clone, Copy)]
 enum PatternNumber {
-    /// So many, of which the last `scale` digits are behind the point.
+    /// An integer whose last `scale` digits are behind the decimal point.
     Exact {
         value: i128,
         scale: usize,
@@ -352,17 +355,18 @@ impl PatternNumber {
         }
     }
 
-    /// Writes its digits, so many behind the point, and nothing of its sign; `shift` digits larger.
+    /// Writes the digits without a sign, multiplied by ten to the power of `shift`, with `after` fraction
+    /// digits.
     fn write_rounded_digits(self, after: usize, shift: usize, out: &mut String) {
         match self {
             PatternNumber::Float(value) => {
                 let value = value.abs() * 10_f64.powi(shift as i32);
-                // A text takes any number.
+                // Writing to a `String` cannot fail.
                 let _ = write!(out, "{value:.after$}");
             }
             PatternNumber::Exact { value, scale } => {
                 let _ = write!(out, "{}", value.unsigned_abs());
-                // Digits before the point, one at least.
+                // At least one digit before the point.
                 while out.len() < scale + 1 {
                     out.insert(0, '0');
                 }
@@ -386,7 +390,7 @@ impl PatternNumber {
         }
     }
 
-    /// Whether it is a number at all, and what it is called if not.
+    /// Returns the name of a value that is infinite or NaN, and `None` for a finite number.
     fn non_finite_name(self) -> Option<&'static str> {
         match self {
             PatternNumber::Float(value) if value.is_nan() => Some("NaN"),
@@ -396,7 +400,7 @@ impl PatternNumber {
         }
     }
 
-    /// Scientific: one digit before the point.
+    /// Writes the number in scientific notation, with one digit before the point.
     fn write_scientific(self, after: usize, out: &mut String) {
         let before = out.len();
         match self {
@@ -427,7 +431,7 @@ impl PatternNumber {
                 let _ = write!(out, "{digits}e{exponent}");
             }
         }
-        // The exponent has a sign and two digits.
+        // The exponent has a sign and at least two digits.
         if let Some(at) = out[before..].find('e').map(|at| before + at) {
             let exponent: i64 = out[at + 1..].parse().unwrap_or_default();
             out.truncate(at);
@@ -437,7 +441,7 @@ impl PatternNumber {
     }
 }
 
-/// The digits of the next number.
+/// Increments a number given as decimal digits.
 fn increment_digits(digits: &mut String) {
     let mut bytes = std::mem::take(digits).into_bytes();
     for digit in bytes.iter_mut().rev() {
@@ -452,7 +456,7 @@ fn increment_digits(digits: &mut String) {
     *digits = String::from_utf8(bytes).unwrap_or_default();
 }
 
-/// Roman numerals, of 1 to 3999.
+/// Writes a number from 1 to 3999 as a Roman numeral.
 fn write_roman_numeral(number: i64, out: &mut String) {
     const ROMAN_VALUES: [(i64, &str); 13] = [
         (1000, "M"),
@@ -479,7 +483,7 @@ fn write_roman_numeral(number: i64, out: &mut String) {
 }
 
 impl NumberPattern {
-    /// Writes a number; `held` is room for its digits.
+    /// Writes a number; `held` is a reusable buffer for its digits.
     fn write_number(&self, number: PatternNumber, held: &mut String, out: &mut String) {
         if let Some(name) = number.non_finite_name() {
             out.push_str(name);
@@ -518,13 +522,13 @@ impl NumberPattern {
         let (whole, part) = held.split_once('.').unwrap_or((held, ""));
         let whole = whole.trim_start_matches('0');
         let digits = RoundedDigits { is_negative, whole, fraction: part };
-        // What is rounded to nothing has no sign.
+        // A number that rounds to zero has no sign.
         let is_negative = is_negative && !digits.is_zero();
         self.write_digits(&RoundedDigits { is_negative, ..digits }, out);
     }
 }
 
-/// Numbers as text by patterns: the second argument.
+/// Formats the numbers of the first argument by the patterns of the second.
 pub(crate) fn format_numbers(given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
     let (array, rows) = crate::row_function::argument_array(given.argument(0)?)?;
     let formats = given.text_argument(1)?;

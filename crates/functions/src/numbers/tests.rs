@@ -1,8 +1,8 @@
-//! What the functions of numbers and of any values answer, call by call.
+//! Results of the functions of numbers and of values of any type, call by call.
 
 use crate::test_calls::{check_call_errors, check_calls, evaluate_call};
 
-/// Calculated by another implementation, from the layout that `hashes` draws.
+/// Expected values from another implementation, written from the layout in the header of `hashes`.
 #[test]
 fn hash_values_follow_the_documented_layout() {
     check_calls(&[
@@ -207,7 +207,8 @@ fn formulas_return_expected_values() {
     ]);
 }
 
-/// Answers of DuckDB 2.0, but for the round bounds of negative maxima, which it puts a width too high.
+/// Expected values from DuckDB 2.0, except for round bounds of negative maxima, which DuckDB puts one width
+/// too high.
 #[test]
 fn equi_width_bins_match_duckdb() {
     check_calls(&[
@@ -243,11 +244,11 @@ fn equi_width_bins_match_duckdb() {
             "equi_width_bins(-1e308, 1e308, 5, TRUE)",
             "[-4.999999999999999e307, 0.0, 4.999999999999999e307, 9.999999999999998e307, 1.4999999999999998e308]",
         ),
-        // Wider than a DOUBLE reaches.
+        // A range wider than the largest DOUBLE.
         ("equi_width_bins(-1.7e308, 1.7e308, 1, FALSE)", "[1.7e308]"),
         ("equi_width_bins(-1.7e308, 1.7e308, 1, TRUE)", "[1.7e308]"),
         ("equi_width_bins(-1.7e308, 1.7e308, 2, FALSE)", "[0.0, 1.7e308]"),
-        // Narrower than the numbers between its ends.
+        // A range narrower than the spacing of the numbers at its ends.
         ("equi_width_bins(1.0, 1.0000000000000002, 4, FALSE)", "[1.0000000000000002]"),
         ("equi_width_bins(1.0, 1.0000000000000002, 4, TRUE)", "[1.0000000000000002]"),
         ("equi_width_bins(0.0, 5e-324, 4, TRUE)", "[5e-324]"),
@@ -288,7 +289,7 @@ fn equi_width_bins_match_duckdb() {
     ]);
 }
 
-/// Bounds as a list of numbers.
+/// Evaluates a call that returns a list and parses its bounds.
 fn evaluate_bounds(call: &str) -> Vec<f64> {
     let list = evaluate_call(call).unwrap();
     let bounds = list.trim_matches(['[', ']']).split(", ");
@@ -309,7 +310,7 @@ fn bin_bounds_ascend_to_the_maximum_with_equal_widths() {
             }
         }
     }
-    // A thousandth beside a billion: no bound inherits the rounding of the one before.
+    // A thousandth next to a billion: no bound inherits the rounding error of the one before.
     let bounds = evaluate_bounds("equi_width_bins(1000000000.0, 1000000000.001, 1000, FALSE)");
     for (bound, place) in bounds.iter().zip(1..) {
         let exact = 1e9 + f64::from(place) * 1e-6;

@@ -1,4 +1,4 @@
-//! What a value is, and where there may be none: `typeof` and `error`.
+//! `typeof`, the SQL name of a value's type, and `error`, which ends a query with a message.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::row_function::{
     ArgumentBatch, FunctionDocs, RowFunction, external_error, text_cast_type, wrong_arguments_error,
 };
 
-/// `typeof`
+/// The function `typeof`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct TypeOfFunction;
 
@@ -56,7 +56,7 @@ impl RowFunction for TypeOfFunction {
     }
 }
 
-/// `error`
+/// The function `error`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct ErrorFunction;
 
@@ -85,7 +85,7 @@ impl RowFunction for ErrorFunction {
         Ok(DataType::Null)
     }
 
-    /// It has to stay where it is written.
+    /// Volatile, so that the optimizer does not evaluate or move the call.
     fn volatility(&self) -> Volatility {
         Volatility::Volatile
     }

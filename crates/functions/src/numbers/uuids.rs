@@ -1,4 +1,4 @@
-//! Versions and times of UUIDs, which are texts here: `uuid_extract_version` and `uuid_extract_timestamp`.
+//! Versions and times of UUIDs in text form: `uuid_extract_version` and `uuid_extract_timestamp`.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use crate::row_function::{
     text_cast_type, wrong_arguments_error,
 };
 
+/// Functions that read parts of a UUID.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum UuidFunction {
     /// `uuid_extract_version`
@@ -88,7 +89,7 @@ impl RowFunction for UuidFunction {
     }
 }
 
-/// Reads 32 hexadecimal digits, between which hyphens and around which braces may stand.
+/// Parses 32 hexadecimal digits, with optional hyphens between them and optional braces around them.
 fn parse_uuid(text: &str) -> Result<u128> {
     let bare = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
     let mut uuid = 0;
@@ -119,7 +120,7 @@ fn uuid_version(uuid: u128) -> i64 {
     ((uuid >> 76) & 15) as i64
 }
 
-/// Returns the microseconds since 1970 in a UUID of version 7, whose first 48 bits are milliseconds.
+/// Returns the microseconds since 1970 of a UUID of version 7, whose first 48 bits count milliseconds.
 fn uuid_timestamp_micros(text: &str, uuid: u128) -> Result<i64> {
     match uuid_version(uuid) {
         7 => Ok((uuid >> 80) as i64 * 1000),

@@ -1,7 +1,7 @@
 //! XXH64 with the seed 0: Yann Collet, "xxHash fast digest algorithm", version 0.1.1.
 //!
-//! Its crate is not called here: a feature of it that nothing else asks for would have all that stands on it
-//! built another time.
+//! This module does not use the `xxhash` crate: no other dependency needs the crate feature for XXH64, and
+//! enabling it would rebuild everything that depends on the crate.
 
 const XXH64_PRIMES: [u64; 5] = [
     0x9E37_79B1_85EB_CA87,
@@ -22,7 +22,7 @@ fn word_from_bytes(bytes: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*bytes)
 }
 
-/// The hash of bytes.
+/// Returns the XXH64 hash of bytes.
 pub(super) fn xxh64(bytes: &[u8]) -> u64 {
     let (stripes, mut rest) = bytes.as_chunks::<32>();
     let mut hash = match stripes {
@@ -89,7 +89,7 @@ mod tests {
             ("as", 0x1C33_0FB2_D66B_E179),
             ("asd", 0x631C_37CE_72A9_7393),
             ("asdf", 0x4158_72F5_99CE_A71E),
-            // More than a stripe of 32 bytes.
+            // Longer than one stripe of 32 bytes.
             (
                 "Call me Ishmael. Some years ago--never mind how long precisely-",
                 0x02A2_E854_70D6_FD96,

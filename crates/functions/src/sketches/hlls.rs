@@ -1,9 +1,11 @@
-//! What HyperLogLogs tell: `hll_cardinality`, `hll_error`, and of two of them `hll_merge`, `hll_intersection`,
-//! `hll_difference` and `hll_jaccard`.
+//! Functions of stored HyperLogLogs: `hll_cardinality`, `hll_error`, and of two of them `hll_merge`,
+//! `hll_intersection`, `hll_difference` and `hll_jaccard`.
 //!
-//! The cardinality is the published estimator's, so that it equals that of PostgreSQL's `hll` and of java-hll, or by
-//! name Ertl's, which `unique` is. What two have in common follows by inclusion and exclusion with Ertl's, and carries an error of the size of the larger
-//! sketch's: the number is null where that exceeds it, and there all the same where the last argument is `true`.
+//! The cardinality comes from the published estimator by default, so that it equals the results of
+//! PostgreSQL's `hll` and of java-hll; the name `ertl` selects Ertl's estimator, which `unique` uses. The
+//! overlap of two sketches is calculated by inclusion and exclusion with Ertl's estimator, and its error has
+//! the size of the larger sketch's error. The value is null if the error exceeds it, unless the last argument
+//! is `true`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use crate::row_function::{
     ArgumentBatch, FunctionDocs, RowFunction, external_error, usage_error, wrong_arguments_error,
 };
 
+/// Functions of one or two stored HyperLogLogs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum HllFunction {
     /// `hll_cardinality`
@@ -47,7 +50,7 @@ impl HllFunction {
         HllFunction::Jaccard,
     ];
 
-    /// How many sketches it takes.
+    /// Returns the number of sketch arguments.
     fn sketch_count(self) -> usize {
         match self {
             HllFunction::Cardinality | HllFunction::Error => 1,
@@ -58,16 +61,16 @@ impl HllFunction {
         }
     }
 
-    /// Whether it answers with a number and its error.
+    /// Returns whether the result is a number with its error.
     fn has_error_bounds(self) -> bool {
         matches!(self, HllFunction::Intersection | HllFunction::Difference | HllFunction::Jaccard)
     }
 }
 
-/// The estimator that a constant names.
+/// Parses the name of an estimator.
 ///
 /// # Errors
-/// Where it names none.
+/// Fails for a name that is not an estimator, and for an argument that is not constant.
 fn parse_estimator(name: Option<&ScalarValue>) -> Result<CardinalityEstimator> {
     match name.and_then(ScalarValue::try_as_str).flatten() {
         Some("published") => Ok(CardinalityEstimator::Published),
@@ -82,7 +85,7 @@ fn parse_estimator(name: Option<&ScalarValue>) -> Result<CardinalityEstimator> {
     }
 }
 
-/// The fields of a number with its error.
+/// Returns the fields of a number with its error.
 fn estimate_fields() -> Fields {
     let fields = ["value", "error", "low", "high"];
     fields.into_iter().map(|name| Field::new(name, DataType::Float64, true)).collect()

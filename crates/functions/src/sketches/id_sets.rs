@@ -1,5 +1,5 @@
-//! What stored sets of whole numbers tell: `id_set_cardinality`, `id_set_contains`, `id_set_ids`, and of two of them
-//! `id_set_merge`, `id_set_common`, `id_set_difference` and `id_set_jaccard`. All of it is exact.
+//! Functions of stored id sets: `id_set_cardinality`, `id_set_contains`, `id_set_ids`, and of two sets
+//! `id_set_merge`, `id_set_common`, `id_set_difference` and `id_set_jaccard`. All results are exact.
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::row_function::{
     ArgumentBatch, FunctionDocs, RowFunction, external_error, wrong_arguments_error,
 };
 
+/// Functions of one or two stored id sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum IdSetFunction {
     /// `id_set_cardinality`
@@ -215,7 +216,7 @@ impl RowFunction for IdSetFunction {
     }
 }
 
-/// An argument of sets.
+/// An argument of id sets.
 struct IdSetArgument(SketchArgument);
 
 impl IdSetArgument {
@@ -227,7 +228,8 @@ impl IdSetArgument {
         self.0.bytes(row)?.map(|bytes| decode_id_set(&bytes)).transpose().map_err(external_error)
     }
 
-    /// How many numbers a set has, and whether it has one; without the memory of them.
+    /// Returns the number of ids in a set, and whether it contains `id`, without decoding the set into
+    /// memory.
     fn len_and_contains(&self, row: usize, id: Option<u64>) -> Result<Option<(usize, bool)>> {
         let look = |bytes: std::borrow::Cow<'_, [u8]>| id_set_len_and_contains(&bytes, id);
         self.0.bytes(row)?.map(look).transpose().map_err(external_error)

@@ -1,8 +1,8 @@
-//! Functions of sketches and of sets of ids that are stored in a column.
+//! Functions of sketches and id sets that are stored in a column.
 //!
-//! A sketch is bytes, a BYTEA, or text that is its bytes in hexadecimal digits behind `\x`, as CSV and JSON have
-//! them and PostgreSQL prints them. Aggregates make and unite sketches (`hll_sketch`, `hll_union`, `id_set`); here is what
-//! is asked of one, or of two beside one another.
+//! A stored sketch is a BYTEA, or text that holds its bytes as hexadecimal digits behind `\x`, as CSV and
+//! JSON have them and PostgreSQL prints them. Aggregates create and merge sketches (`hll_sketch`,
+//! `hll_union`, `id_set`). The functions here evaluate one stored sketch or combine two.
 
 mod hlls;
 mod id_sets;
@@ -28,48 +28,49 @@ use crate::row_function::{
 const SKETCH_SECTION: DocSection =
     DocSection { include: true, label: "Sketch Functions", description: None };
 
-/// All of them.
+/// Returns all functions of this module.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     let of_hlls = hlls::HllFunction::ALL.map(RowFunction::into_udf);
     of_hlls.into_iter().chain(id_sets::IdSetFunction::ALL.map(RowFunction::into_udf)).collect()
 }
 
-/// The largest `log2m` that a stored sketch may have where nothing else is said: 2^24 registers of 6 bits take
-/// 12 MiB.
+/// Default maximum `log2m` of a stored sketch: 2^24 registers of 6 bits take 12 MiB.
 pub const LOG2M_MAX: u8 = 24;
 
-/// A stored HyperLogLog.
+/// Decodes a stored HyperLogLog.
 ///
 /// # Errors
-/// A message for the user where the bytes are none, or it has more than 2^`log2m_max` registers.
+/// Returns a message for the user if the bytes are not a HyperLogLog or it has more than 2^`log2m_max`
+/// registers.
 pub fn decode_hll(bytes: &[u8], log2m_max: u8) -> Result<Hll, Error> {
     Hll::from_bytes_with_log2m_max(bytes, log2m_max)
         .map_err(|error| invalid_sketch_error("HyperLogLog", bytes, &error))
 }
 
-/// The most numbers that a stored set may have: a gigabyte in memory.
+/// Maximum number of ids in a stored set; that many take a gigabyte of memory.
 const ID_SET_LEN_MAX: usize = 1 << 27;
 
-/// A stored set of whole numbers.
+/// Decodes a stored id set.
 ///
 /// # Errors
-/// A message for the user where the bytes are none, or it has more than 2^27 numbers.
+/// Returns a message for the user if the bytes are not an id set or it has more than 2^27 ids.
 pub fn decode_id_set(bytes: &[u8]) -> Result<SortedIdSet, Error> {
     SortedIdSet::decode_with_max(bytes, ID_SET_LEN_MAX)
         .map_err(|error| invalid_sketch_error("set of ids", bytes, &error))
 }
 
-/// How many numbers a stored set has, and whether it has one of them.
+/// Returns the number of ids in a stored set, and whether it contains `id`.
 fn id_set_len_and_contains(bytes: &[u8], id: Option<u64>) -> Result<(usize, bool), Error> {
     SortedIdSet::scan_encoded(bytes, id)
         .map_err(|error| invalid_sketch_error("set of ids", bytes, &error))
 }
 
-/// At most how many numbers each row's stored set has, by its first bytes; 0 of what is none. Cost: some 10 ns a row.
+/// Returns an upper bound for the number of ids in each row's stored set, read from its first bytes; 0 for a
+/// value that is not a set. Costs about 10 ns per row.
 pub fn id_set_len_upper_bounds(column: &ArrayRef) -> Vec<u64> {
-    /// What says it stands in the first of them.
+    /// Length of the part of the header that states the count.
     const LEN_HEADER_BYTES: usize = 11;
-    /// Numbers that follow one another.
+    /// Upper bound of ids per stored byte, reached by runs of consecutive numbers.
     const IDS_PER_BYTE_MAX: u64 = 128;
     let len = |head: &[u8], bytes: usize| {
         let claimed = SortedIdSet::claimed_id_count(head).unwrap_or(0);
@@ -96,10 +97,10 @@ pub fn id_set_len_upper_bounds(column: &ArrayRef) -> Vec<u64> {
     }
 }
 
-/// The bytes that a text stands for.
+/// Decodes the bytes that a text represents.
 ///
 /// # Errors
-/// A message for the user where it is not hexadecimal digits behind `\x`.
+/// Returns a message for the user if the text is not hexadecimal digits behind `\x`.
 pub fn decode_hex_text(text: &str) -> Result<Vec<u8>, Error> {
     let digits = text.strip_prefix("\\x").or_else(|| text.strip_prefix("\\X"));
     digits.and_then(decode_hex).ok_or_else(|| Error::InvalidBytes {
@@ -110,7 +111,7 @@ pub fn decode_hex_text(text: &str) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// The refusal of bytes that are no sketch.
+/// Returns the error for bytes that are not a sketch.
 fn invalid_sketch_error(what: &str, bytes: &[u8], error: &SketchError) -> Error {
     let error = error.to_string();
     let (problem, hint) = match error.split_once("\nhint: ") {
@@ -133,7 +134,7 @@ fn invalid_sketch_error(what: &str, bytes: &[u8], error: &SketchError) -> Error 
     Error::InvalidBytes { message: format!("`{shown}` is no {what}: {problem}"), hint: Some(hint) }
 }
 
-/// Whether values of a type may be stored sketches.
+/// Returns whether values of a type can be stored sketches.
 pub fn is_sketch_type(of: &DataType) -> bool {
     match of {
         DataType::Binary
@@ -146,7 +147,7 @@ pub fn is_sketch_type(of: &DataType) -> bool {
     }
 }
 
-/// What an argument that is a sketch is cast to; none where it can be none.
+/// Returns the type that a sketch argument is cast to, or `None` if the argument cannot be a sketch.
 fn sketch_cast_type(given: &DataType) -> Option<DataType> {
     match given {
         DataType::Binary
@@ -159,7 +160,7 @@ fn sketch_cast_type(given: &DataType) -> Option<DataType> {
     }
 }
 
-/// An argument of sketches.
+/// An argument of stored sketches, as bytes or as hexadecimal text.
 enum SketchArgument {
     Bytes(ArrayRef, RowMapping),
     HexTexts(TextArgument),
@@ -176,7 +177,7 @@ impl SketchArgument {
         }
     }
 
-    /// A row's bytes; none where it is null.
+    /// Returns the bytes of a row, or `None` if it is null.
     fn bytes(&self, row: usize) -> Result<Option<Cow<'_, [u8]>>> {
         match self {
             SketchArgument::Bytes(array, rows) => {

@@ -1,5 +1,5 @@
-//! What is told of stored sketches, call by call. The sketches of hashes are those of PostgreSQL's documentation
-//! and of the storage specification.
+//! Results of the functions of stored sketches, call by call. The sketches of hashes come from PostgreSQL's
+//! documentation and from the storage specification.
 
 use arrow::array::{Array, AsArray, BinaryArray, LargeStringArray};
 use arrow::datatypes::{DataType, Float64Type};
@@ -8,7 +8,7 @@ use tidemill_sketch::{Hll, HllParams, HllStorageDialect};
 use super::*;
 use crate::test_calls::{check_call_errors, check_calls};
 
-/// Two values, one, none, and the unknown.
+/// Sketches of two values and of one value.
 const HLL_OF_TWO_HASHES: &str = r"\x128b7f00000000000000010000000000000002";
 const HLL_OF_ONE_HASH: &str = r"\x128b7f0000000000000002";
 

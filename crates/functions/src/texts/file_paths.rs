@@ -1,7 +1,7 @@
-//! Paths of files and addresses of objects, taken apart and joined as DuckDB does.
+//! Splitting and joining of file paths and object addresses, as in DuckDB.
 //!
 //! The separators of a path are named `system`, `forward_slash`, `backslash` or `both_slash`, which is the
-//! default; DuckDB takes any other word for the default, too.
+//! default. Any other word means the default too, as in DuckDB.
 
 use arrow::array::{Array, AsArray, BooleanArray};
 use arrow::compute::cast_with_options;
@@ -16,7 +16,7 @@ use crate::closure_function::{
     is_text_type, list_type, query_error, usage_error,
 };
 
-/// All functions of this module.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(
@@ -79,7 +79,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
         .with_null_trailing_arguments()
         .with_return_type_closure(check_filename_arguments)
         .into_udf(|call| {
-            // The second of two arguments is a separator or a flag, by its type.
+            // The type of the second of two arguments tells a separator from a flag.
             let second = call.argument(1).map(|value| value.data_type());
             let is_separators = call.argument_count() == 2 && second.as_ref().is_some_and(is_text_type);
             let paths = PathWithSeparators::from_arguments(call, if is_separators { 1 } else { 2 })?;
@@ -125,7 +125,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// Checks the second argument of `parse_filename`.
+/// Checks the arguments of `parse_filename` behind the path.
 fn check_filename_arguments(asked: &PlannedCall<'_>) -> PlanResult<DataType> {
     let given = asked.argument_type(1);
     if !(given.is_null() || *given == DataType::Boolean || is_text_type(given)) {
@@ -149,7 +149,7 @@ fn check_filename_arguments(asked: &PlannedCall<'_>) -> PlanResult<DataType> {
     Ok(DataType::Utf8View)
 }
 
-/// Characters that separate the names of a path.
+/// The characters that separate the names of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PathSeparators {
     Slash,
@@ -228,7 +228,7 @@ impl PathWithSeparators {
 /// A path or an address in its normal form.
 #[derive(Debug)]
 struct NormalizedPath<'a> {
-    /// `s3://bucket`, `file:` or nothing.
+    /// `s3://bucket`, `file:` or empty.
     prefix: String,
     is_absolute: bool,
     names: Vec<&'a str>,
@@ -284,7 +284,7 @@ impl<'a> NormalizedPath<'a> {
         }
     }
 
-    /// Appends a relative path, or takes an absolute one that leads on from here.
+    /// Appends a relative path, or adopts an absolute path that lies below this one.
     fn join_path(&mut self, other: NormalizedPath<'a>) -> PlanResult<()> {
         if other.is_absolute {
             let leads_on = self.is_absolute
@@ -330,7 +330,7 @@ impl<'a> NormalizedPath<'a> {
     }
 }
 
-/// Returns what follows `file:`, where that is nothing or an absolute path.
+/// Returns the text behind `file:`, if it is empty or an absolute path.
 fn strip_file_scheme(text: &str) -> Option<&str> {
     let scheme = text.get(..5)?;
     let path = &text[5..];
@@ -433,7 +433,7 @@ mod tests {
             ("path_join", &["s3://foo", "../.."], "s3://foo/"),
             ("path_join", &["s3://foo/a", ".."], "s3://foo/"),
             ("path_join", &["s3://"], "s3:///"),
-            // One letter is a drive, and no scheme.
+            // One letter is a drive, not a scheme.
             ("path_join", &["a://b//c", "d"], "a:/b/c/d"),
             ("path_join", &["://a", "b"], ":/a/b"),
             ("path_join", &["a\\b\\", "c"], "a/b/c"),

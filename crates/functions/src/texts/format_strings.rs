@@ -1,11 +1,11 @@
-//! Values written into a text: `format('{:>10} {:,}', x, n)` in the manner of Python and of DuckDB's fmt, and
-//! `printf('%-10s %05d', x, n)` in that of C.
+//! Values formatted into a text: `format('{:>10} {:,}', x, n)` as in Python and DuckDB's fmt, and
+//! `printf('%-10s %05d', x, n)` as in C.
 //!
-//! A format without braces whose percent signs name values is PostgreSQL's, and has `%I` and `%L`, too: nobody
-//! means by `format('%s has %s', a, b)` the text as it stands.
+//! A format of `format` without braces whose percent signs refer to values is read as PostgreSQL's, which
+//! also has `%I` and `%L`: nobody writes `format('%s has %s', a, b)` to get that very text.
 //!
-//! Both are read into the same pieces, and a constant format is read once, when the query is planned: what it
-//! says of a value that has another type, or that is not there, is told then. A place is
+//! All styles are parsed into the same segments. A constant format is checked at planning time, including its
+//! references to missing values and to values of another type. A specification is
 //! `[[fill]align][sign][#][0][width][grouping][.precision][type]`.
 
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use crate::closure_function::{
     format_as_texts, usage_error,
 };
 
-/// The width and the precision that a place may ask for at most: what a call makes is bounded by it.
+/// Maximum width and precision of a specification, which bounds the length of a result.
 const FORMAT_WIDTH_MAX: usize = 1000;
 
-/// All of them.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(
@@ -97,29 +97,31 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
+/// The style of a format string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FormatStyle {
     Braces,
     Printf,
-    /// Percent signs of PostgreSQL, which names and literals have, too.
+    /// PostgreSQL's percent signs, which also write names and literals.
     Postgres,
 }
 
+/// The position of a value within its width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Alignment {
     Left,
     Right,
     Center,
-    /// Behind the sign.
+    /// The padding stands between the sign and the digits.
     AfterSign,
 }
 
-/// What is said of a value in its place.
+/// The specification of how a value is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct FormatSpec {
     fill: Option<char>,
     align: Option<Alignment>,
-    /// `+` or a space: what stands before what is not negative.
+    /// `+` or a blank, written before a number that is not negative.
     sign: Option<char>,
     is_alternate: bool,
     is_zero_filled: bool,
@@ -127,25 +129,26 @@ struct FormatSpec {
     group_separator: Option<char>,
     precision: Option<usize>,
     type_letter: Option<char>,
-    /// True for formats of `printf`: a precision is the minimum count of a whole number's digits, and digits of
-    /// other bases are those of its bits.
+    /// True for formats of `printf`: the precision of an integer is its minimum number of digits, and other
+    /// bases show the bits of negative numbers.
     is_c_style: bool,
 }
 
+/// A segment of a parsed format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum FormatSegment {
     Text(String),
     Value(usize, FormatSpec),
 }
 
-/// Why a format is not understood: what is wrong, and behind how many letters.
+/// A syntax error in a format; the offset counts the characters before it.
 #[derive(Debug, PartialEq, Eq)]
 struct FormatSyntaxError {
     offset: usize,
     message: String,
 }
 
-/// The letters of a format that are not read yet.
+/// A cursor over a format.
 struct FormatCursor<'a> {
     format_text: &'a str,
     position: usize,
@@ -198,7 +201,8 @@ impl FormatCursor<'_> {
 }
 
 impl FormatStyle {
-    /// How a format is read that is to have braces.
+    /// Returns the style in which a format of this style is actually read: one without braces may be
+    /// PostgreSQL's.
     fn resolve_for_format(self, format: &str) -> FormatStyle {
         let is_other = self == FormatStyle::Braces
             && !format.contains(['{', '}'])
@@ -217,7 +221,7 @@ fn parse_format(format: &str, style: FormatStyle) -> Result<Vec<FormatSegment>, 
     }
 }
 
-/// Text up to here, as a piece.
+/// Moves the collected text to a segment.
 fn flush_text(text: &mut String, pieces: &mut Vec<FormatSegment>) {
     if !text.is_empty() {
         pieces.push(FormatSegment::Text(std::mem::take(text)));
@@ -323,7 +327,7 @@ fn parse_brace_spec(letters: &mut FormatCursor<'_>) -> Result<FormatSpec, Format
             letters.next();
             place.group_separator = Some(grouping);
         }
-        // As DuckDB has it: the letter behind a t.
+        // DuckDB's `t`: the next letter is the separator.
         Some('t') => {
             letters.next();
             place.group_separator = letters.next();
@@ -345,7 +349,7 @@ fn parse_brace_spec(letters: &mut FormatCursor<'_>) -> Result<FormatSpec, Format
             )));
         }
         letters.next();
-        // Numbers are written in the same way in every language.
+        // `L` has no effect, because numbers do not depend on the locale.
         place.type_letter = Some(kind).filter(|kind| *kind != 'L');
     }
     Ok(place)
@@ -376,7 +380,7 @@ fn parse_percents(format: &str, has_names: bool) -> Result<Vec<FormatSegment>, F
             }
         }
         while let Some(flag @ ('-' | '+' | ' ' | '#' | '0' | ',' | '\'' | '_')) = letters.peek() {
-            // So that `100% of` is a text.
+            // Thus `100% of` is literal text.
             if has_names && flag != '-' {
                 break;
             }
@@ -421,7 +425,7 @@ fn parse_percents(format: &str, has_names: bool) -> Result<Vec<FormatSegment>, F
             None => return Err(letters.syntax_error("a percent sign at the end; %% writes one")),
         };
         letters.next();
-        // DuckDB's `%.d` has points between thousands; all other places without a number have a precision of 0.
+        // DuckDB's `%.d` puts points between thousands; other points without a number mean a precision of 0.
         if has_point && place.precision.is_none() {
             match place.type_letter {
                 Some('d') if !has_names => place.group_separator = Some('.'),
@@ -449,7 +453,7 @@ fn parse_percents(format: &str, has_names: bool) -> Result<Vec<FormatSegment>, F
     Ok(pieces)
 }
 
-/// What kind of value a type's values are.
+/// The kind of a value, as far as formatting distinguishes kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FormatValueKind {
     Null,
@@ -457,7 +461,7 @@ enum FormatValueKind {
     Float,
     Decimal,
     Boolean,
-    /// Text, and all that is written as its cast to text.
+    /// Text, and all types that are cast to text.
     Other,
 }
 
@@ -474,7 +478,7 @@ impl FormatValueKind {
         }
     }
 
-    /// Why a place does not take values of a type.
+    /// Returns the reason why a specification does not apply to values of this kind.
     fn rejection_reason(self, place: &FormatSpec) -> Option<String> {
         let kind = place.type_letter.unwrap_or('s');
         let is_number = matches!(
@@ -505,7 +509,7 @@ impl FormatValueKind {
     }
 }
 
-/// The refusal of a format.
+/// Returns the error for an invalid format.
 fn invalid_format_error(
     format: &str,
     wrong: &FormatSyntaxError,
@@ -527,7 +531,7 @@ fn invalid_format_error(
     )
 }
 
-/// Whether the values are there that a format names, and of types that it takes.
+/// Checks that all values that a format refers to exist and have suitable types.
 fn check_values(
     format: &str,
     pieces: &[FormatSegment],
@@ -596,7 +600,7 @@ fn check_constant_format(asked: &PlannedCall<'_>, style: FormatStyle) -> PlanRes
 enum FormatOperand {
     Integers(Int64Array),
     Unsigned(UInt64Array),
-    /// Decimals without places behind the point.
+    /// Decimals with scale 0.
     Decimal128Integers(Decimal128Array),
     Floats(Float64Array),
     Decimals(StringViewArray),
@@ -604,8 +608,9 @@ enum FormatOperand {
     Texts(StringViewArray),
 }
 
+/// A value to be formatted.
 enum FormatValue<'a> {
-    /// A whole number, and of how many bits its type is.
+    /// An integer, and the number of bits of its type.
     Integer(i128, u32),
     Float(f64),
     Decimal(&'a str),
@@ -626,7 +631,7 @@ impl FormatOperand {
             FormatValueKind::Integer => FormatOperand::Integers(
                 as_type(&DataType::Int64)?.as_primitive::<Int64Type>().clone(),
             ),
-            // The nearest DOUBLE of what a FLOAT shows, and not of its bits: 0.1 and not 0.10000000149.
+            // The DOUBLE nearest to the decimal notation of the FLOAT: 0.1, not 0.10000000149.
             FormatValueKind::Float if *array.data_type() == DataType::Float32 => {
                 let floats = array.as_primitive::<Float32Type>();
                 let wide = |float: f32| float.to_string().parse().unwrap_or(f64::from(float));
@@ -678,7 +683,7 @@ fn format_rows(call: &CallBatch, style: FormatStyle) -> PlanResult<ArrayRef> {
     let types: Vec<DataType> = columns.iter().map(|column| column.data_type().clone()).collect();
     let values: Vec<FormatOperand> =
         columns.iter().map(FormatOperand::from_array).collect::<PlanResult<_>>()?;
-    // That of the row before, which is mostly that of all rows.
+    // The parsed format of the row before, which most rows share.
     let mut known: Option<(String, FormatStyle, Arc<[FormatSegment]>)> = None;
     call.build_texts(|row, made| {
         let Some(format) = formats.get(row) else { return Ok(false) };
@@ -715,7 +720,7 @@ fn format_rows(call: &CallBatch, style: FormatStyle) -> PlanResult<ArrayRef> {
     })
 }
 
-/// A row in PostgreSQL's way: a null is nothing, and the word as a literal.
+/// Writes a row in PostgreSQL's style: a null is empty, and `NULL` as a literal.
 fn write_postgres_row(
     pieces: &[FormatSegment],
     row: usize,
@@ -748,14 +753,14 @@ fn write_postgres_row(
     }
 }
 
-/// Whether a name stands in quotes, where it is to be read as a name.
+/// Returns whether a name needs quotes to be read as an identifier.
 fn needs_quotes(name: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     !name.starts_with(is_letter)
         || !name.chars().all(|letter| is_letter(letter) || letter.is_ascii_digit())
 }
 
-/// Writes a value as its place says.
+/// Writes a value according to its specification.
 fn write_value(place: &FormatSpec, value: &FormatValue<'_>, made: &mut String) {
     let kind = place.type_letter.unwrap_or('s');
     match *value {
@@ -770,7 +775,7 @@ fn write_value(place: &FormatSpec, value: &FormatValue<'_>, made: &mut String) {
                 let mut bytes = [0; 4];
                 write_text(place, letter.unwrap_or('\u{fffd}').encode_utf8(&mut bytes), made);
             }
-            // All digits, of which a DOUBLE would lose those behind the sixteenth.
+            // Exact digits: a DOUBLE would lose those behind the sixteenth.
             'f' | 'F' => {
                 let places = "0".repeat(place.precision.unwrap_or(6));
                 let rest = if places.is_empty() { places } else { format!(".{places}") };
@@ -784,7 +789,7 @@ fn write_value(place: &FormatSpec, value: &FormatValue<'_>, made: &mut String) {
             _ => {
                 let is_of_bits = place.is_c_style && matches!(kind, 'x' | 'X' | 'o' | 'b' | 'B');
                 let (is_negative, size) = match (is_of_bits && number < 0, bits) {
-                    // The bits of a number below zero, as in memory.
+                    // The bits of a negative number in two's complement.
                     (true, 128) => (false, number.cast_unsigned()),
                     (true, _) => (false, number.cast_unsigned() & u128::from(u64::MAX)),
                     (false, _) => (number < 0, number.unsigned_abs()),
@@ -820,7 +825,7 @@ fn write_value(place: &FormatSpec, value: &FormatValue<'_>, made: &mut String) {
     }
 }
 
-/// The digits before the point, and what follows.
+/// Splits a number into the digits before the point and the rest.
 fn split_at_point(size: &str) -> (&str, &str) {
     let end = size.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(size.len());
     size.split_at(end)
@@ -857,7 +862,7 @@ fn write_float(place: &FormatSpec, number: f64, made: &mut String) {
     write_number(place, is_negative, "", whole, rest, made);
 }
 
-/// `1e5` as `1e+05`.
+/// Rewrites the exponent of a number as C does: `1e5` as `1e+05`.
 fn with_c_exponent(number: &str) -> String {
     let Some((digits, exponent)) = number.split_once('e') else { return number.to_owned() };
     let (sign, size) = match exponent.strip_prefix('-') {
@@ -867,7 +872,8 @@ fn with_c_exponent(number: &str) -> String {
     format!("{digits}e{sign}{size:0>2}")
 }
 
-/// So many digits that count, as C's `%g`: with an exponent where the number is very large or small.
+/// Writes `precision` significant digits like C's `%g`: with an exponent if the number is very large or
+/// small.
 fn format_general(size: f64, precision: usize, keeps_zeros: bool) -> String {
     let precision = precision.max(1);
     let written = format!("{size:.*e}", precision - 1);
@@ -884,14 +890,14 @@ fn format_general(size: f64, precision: usize, keeps_zeros: bool) -> String {
     }
 }
 
-/// A text, cut to its precision and filled up to its width.
+/// Writes a text, truncated to its precision and padded to its width.
 fn write_text(place: &FormatSpec, text: &str, made: &mut String) {
     let end = place.precision.and_then(|most| text.char_indices().nth(most));
     let text = end.and_then(|(end, _)| text.get(..end)).unwrap_or(text);
     write_padded(place, Alignment::Left, text.chars().count(), made, |made| made.push_str(text));
 }
 
-/// A number's sign, prefix, digits and rest, filled up to its width.
+/// Writes a number's sign, prefix, digits and rest, padded to its width.
 fn write_number(
     place: &FormatSpec,
     is_negative: bool,
@@ -939,7 +945,7 @@ fn group_thousands(digits: &str, separator: char) -> String {
     made
 }
 
-/// What `write` writes, of so many letters, with what fills it up around.
+/// Writes the output of `write`, which has `letters` characters, with padding around it.
 fn write_padded(
     place: &FormatSpec,
     otherwise: Alignment,

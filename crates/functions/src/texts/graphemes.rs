@@ -1,7 +1,7 @@
-//! Parts of texts by grapheme clusters: what a reader takes for one letter, of however many code points.
+//! Parts of texts by grapheme clusters: characters as a reader sees them, of any number of code points.
 //!
-//! Clusters are the extended ones of Unicode's annex 29. Positions and counts are DuckDB's: those below zero
-//! count from the end, and a length below zero reaches backwards.
+//! Clusters are the extended ones of Unicode's annex 29. Positions and counts follow DuckDB: negative ones
+//! count from the end, and a negative length reaches backwards.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
@@ -12,7 +12,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::TEXT_SECTION;
 use crate::closure_function::{ArgumentKind, CallBatch, ClosureFunction};
 
-/// All functions of this module.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(
@@ -63,7 +63,7 @@ fn first_cluster_count(count: i64, n: i64) -> i64 {
     }
 }
 
-/// Returns the range of clusters that begins at a position and has a length.
+/// Returns the range of clusters from a position with a length.
 fn cluster_range(count: i64, start: i64, length: Option<i64>) -> std::ops::Range<i64> {
     let start = match start {
         0.. => start - 1,
@@ -74,7 +74,7 @@ fn cluster_range(count: i64, start: i64, length: Option<i64>) -> std::ops::Range
     start.min(end)..start.max(end)
 }
 
-/// Takes the range of clusters from each text that `range` makes of their count and the numbers of the row.
+/// Extracts from each text the clusters that `range` selects, given their count and the numbers of the row.
 fn extract_cluster_ranges(
     call: &CallBatch,
     range: impl Fn(i64, i64, Option<i64>) -> std::ops::Range<i64>,
@@ -91,7 +91,7 @@ fn extract_cluster_ranges(
         }
         boundaries.clear();
         boundaries.extend(text.grapheme_indices(true).map(|(start, _)| start));
-        // A text has fewer clusters than bytes, and those fit 63 bits.
+        // A text has at most as many clusters as bytes, whose count fits 63 bits.
         let count = i64::try_from(boundaries.len()).unwrap_or(i64::MAX);
         let range = range(count, n, length);
         let byte_of = |cluster: i64| {

@@ -1,12 +1,12 @@
 //! Functions of text.
 //!
-//! - [`patterns`], [`named_groups`]: regular expressions, as DuckDB has them.
-//! - [`splits`]: lists of the parts of a text.
-//! - [`format`]: values written into a text, by braces or by percent signs.
-//! - [`codes`]: text as it stands in URLs.
+//! - [`regular_expressions`], [`named_groups`]: regular expressions as in DuckDB.
+//! - [`text_parts`]: splits of a text, and parts by their number.
+//! - [`format_strings`]: values formatted into a text, by braces or by percent signs.
+//! - [`url_encoding`]: percent-encoding of URLs.
 //! - [`similarity`]: distances between texts.
-//! - [`graphemes`], [`accents`]: letters as readers see them, and Unicode's canonical forms.
-//! - [`paths`]: paths of files.
+//! - [`graphemes`], [`unicode_forms`]: grapheme clusters, and Unicode's canonical forms.
+//! - [`file_paths`]: paths of files.
 
 mod file_paths;
 mod format_strings;
@@ -21,10 +21,10 @@ mod url_encoding;
 use datafusion_expr::ScalarUDF;
 pub(crate) use url_encoding::percent_decode;
 
-/// How the reference calls these.
+/// Section of these functions in the reference.
 const TEXT_SECTION: &str = "Text";
 
-/// All of them.
+/// Returns all functions of this module.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     [
         regular_expressions::functions(),

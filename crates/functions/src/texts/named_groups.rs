@@ -1,8 +1,9 @@
-//! Structs of the groups of regular expressions: `regexp_extract_groups(x, '(\w+)=(\w+)', '', 'key', 'value')`.
+//! Structs of the groups of regular expressions: `regexp_extract_groups(x, '(\w+)=(\w+)', '', 'key',
+//! 'value')`.
 //!
-//! The names, the pattern and the options are constants, because the type of the answer has the names. A list is
-//! no constant before types are settled, so DuckDB's `regexp_extract(x, pattern, ['key', 'value'])` is written as
-//! such a call when SQL is read.
+//! The names, the pattern and the options are constants, because the result type contains the names. A list
+//! is not yet constant when types are settled. Therefore the SQL parser rewrites DuckDB's `regexp_extract(x,
+//! pattern, ['key', 'value'])` to such a call.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::closure_function::{
     list_type, query_error, usage_error,
 };
 
-/// All functions of this module.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     const TEXT: ArgumentKind = ArgumentKind::Text;
     vec![
@@ -46,7 +47,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// Returns the type of the struct whose fields have the names of a call.
+/// Returns the struct type whose fields have the names that a call gives.
 fn group_struct_type(asked: &PlannedCall<'_>) -> PlanResult<DataType> {
     const HINT: &str = "regexp_extract(x, '(\\w+)=(\\w+)', ['key', 'value']) has a name for each of the first groups";
     let constant = |index: usize, what: &str| {
@@ -84,7 +85,7 @@ fn group_struct_type(asked: &PlannedCall<'_>) -> PlanResult<DataType> {
     Ok(DataType::Struct(fields.into()))
 }
 
-/// Fields of the structs that a call gives.
+/// The fields of the structs that a call returns.
 struct GroupStructFields(Fields);
 
 impl GroupStructFields {
@@ -113,7 +114,7 @@ impl GroupStructFields {
     }
 }
 
-/// Structs of the groups of the first match; a group that takes no part in it is an empty text.
+/// Returns structs of the groups of the first match; a group that takes no part in it is an empty text.
 fn extract_groups_of_first_match(call: &CallBatch) -> PlanResult<ArrayRef> {
     let fields = GroupStructFields::from_call(call)?;
     let texts = call.text_operand(0)?;
@@ -141,7 +142,7 @@ fn extract_groups_of_first_match(call: &CallBatch) -> PlanResult<ArrayRef> {
     Ok(Arc::new(fields.build_structs(columns, Some(NullBuffer::from(validity)))?))
 }
 
-/// Lists of the groups of all matches; a group that takes no part in a match is null.
+/// Returns lists of the groups of all matches; a group that takes no part in a match is null.
 fn extract_groups_of_all_matches(call: &CallBatch) -> PlanResult<ArrayRef> {
     let fields = GroupStructFields::from_call(call)?;
     let texts = call.text_operand(0)?;

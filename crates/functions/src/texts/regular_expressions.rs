@@ -1,7 +1,7 @@
-//! Regular expressions as DuckDB has them: `regexp_extract` and its kin.
+//! Regular expressions as in DuckDB: `regexp_extract` and related functions.
 //!
-//! An expression is compiled once for all that a thread does with it: a few are kept, by their text and options.
-//! Where a constant one is wrong, the planner says so, with the place in the pattern.
+//! Each thread keeps a few compiled expressions in a cache, by pattern and options. The planner reports a
+//! faulty constant pattern with the position of the fault.
 
 use std::cell::RefCell;
 
@@ -19,7 +19,7 @@ use crate::closure_function::{
 
 const TEXT_ARGUMENT: ArgumentKind = ArgumentKind::Text;
 
-/// All of them.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(
@@ -113,7 +113,8 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
             let texts = call.text_operand(0)?;
             call.build_texts(|row, made| {
                 let Some(text) = texts.get(row) else { return Ok(false) };
-                // DuckDB escapes every ASCII sign but `_`; `\<` and `\>` are edges of words here.
+                // DuckDB escapes every ASCII punctuation character except `_`; `\<` and `\>` are word
+                // boundaries here.
                 for letter in text.chars() {
                     match letter {
                         '\0' => made.push_str("\\x00"),
@@ -131,7 +132,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// Which of all that matches is meant, in the letters that PostgreSQL and DuckDB have for it.
+/// Applies options in the letters of PostgreSQL and DuckDB.
 fn apply_options(builder: &mut RegexBuilder, options: &str) -> PlanResult<()> {
     for option in options.chars() {
         match option {
@@ -140,7 +141,7 @@ fn apply_options(builder: &mut RegexBuilder, options: &str) -> PlanResult<()> {
             's' => builder.dot_matches_new_line(true),
             'm' | 'n' | 'p' => builder.multi_line(true),
             'x' => builder.ignore_whitespace(is_whitespace_ignored(options)),
-            // The pattern is escaped for `l`, and `k` is about texts that do not match.
+            // `l` is applied by escaping the pattern; `k` concerns texts that do not match.
             'l' | 'k' => builder,
             _ if option.is_whitespace() => builder,
             other => return Err(unknown_option_error(other)),
@@ -149,7 +150,7 @@ fn apply_options(builder: &mut RegexBuilder, options: &str) -> PlanResult<()> {
     Ok(())
 }
 
-/// Returns whether spaces in a pattern mean nothing; those of a text that is no pattern are its letters.
+/// Returns whether whitespace in a pattern is ignored; in a literal text it is not.
 fn is_whitespace_ignored(options: &str) -> bool {
     options.contains('x') && !options.contains('l')
 }
@@ -163,12 +164,12 @@ fn unknown_option_error(option: char) -> datafusion_common::DataFusionError {
     )
 }
 
-/// Returns whether a function keeps a text that does not match, where the option `k` says so.
+/// Returns whether a function accepts the option `k`, which returns a text that does not match.
 fn accepts_option_k(name: &str) -> bool {
     matches!(name, "regexp_extract" | "regexp_extract_groups")
 }
 
-/// Refuses the option `k` for other functions than `regexp_extract`.
+/// Fails for the option `k` in functions that do not accept it.
 pub(super) fn check_option_k(name: &str, options: &str) -> PlanResult<()> {
     match options.contains('k') && !accepts_option_k(name) {
         true => Err(unknown_option_error('k')),
@@ -176,7 +177,7 @@ pub(super) fn check_option_k(name: &str, options: &str) -> PlanResult<()> {
     }
 }
 
-/// A compiled expression that matches all of a text, or a part of it.
+/// Compiles an expression that matches all of a text, or a part of it.
 fn compile_regex(pattern: &str, options: &str, is_whole: bool) -> PlanResult<Regex> {
     let literal;
     let pattern = match options.contains('l') {
@@ -193,14 +194,14 @@ fn compile_regex(pattern: &str, options: &str, is_whole: bool) -> PlanResult<Reg
     };
     let part = build(pattern)?;
     match is_whole {
-        // A comment of the option x ends with its line.
+        // A comment of the option x ends at the end of its line.
         true if is_whitespace_ignored(options) => build(&format!("\\A(?:{pattern}\n)\\z")),
         true => build(&format!("\\A(?:{pattern})\\z")),
         false => Ok(part),
     }
 }
 
-/// What is wrong with a pattern, and where.
+/// Returns the error for an invalid pattern, with the position of the fault.
 fn invalid_pattern_error(
     pattern: &str,
     error: &regex::Error,
@@ -232,14 +233,14 @@ fn invalid_pattern_error(
     usage_error(format!("the pattern `{shown}` is not understood{place}: {what}"), hint)
 }
 
-/// Expressions that a thread has compiled lately.
+/// A cache of expressions that a thread has compiled recently.
 struct RegexCache(Vec<((String, String, bool), Regex)>);
 
 thread_local! {
     static REGEX_CACHE: RefCell<RegexCache> = const { RefCell::new(RegexCache(Vec::new())) };
 }
 
-/// A compiled expression, from those that are kept if it is there.
+/// Returns a compiled expression, from the cache if possible.
 pub(super) fn cached_regex(pattern: &str, options: &str, is_whole: bool) -> PlanResult<Regex> {
     const CACHED_REGEXES_MAX: usize = 16;
     REGEX_CACHE.with_borrow_mut(|RegexCache(kept)| {
@@ -247,7 +248,7 @@ pub(super) fn cached_regex(pattern: &str, options: &str, is_whole: bool) -> Plan
             of == pattern && with == options && *whole == is_whole
         });
         if let Some(index) = found {
-            // The latest is the last.
+            // The most recently used is the last.
             kept[index..].rotate_left(1);
         } else {
             let made = compile_regex(pattern, options, is_whole)?;
@@ -263,7 +264,7 @@ pub(super) fn cached_regex(pattern: &str, options: &str, is_whole: bool) -> Plan
     })
 }
 
-/// Looks at constants before there are rows.
+/// Checks constant arguments at planning time. Returns `answer`, the result type.
 fn check_constant_arguments(
     asked: &PlannedCall<'_>,
     group: Option<usize>,
@@ -285,7 +286,7 @@ fn check_constant_arguments(
     Ok(answer)
 }
 
-/// The number of a group that a pattern has.
+/// Checks that a pattern has a group. Returns the group's number.
 fn check_group_number(regex: &Regex, pattern: &str, group: i64) -> PlanResult<usize> {
     match usize::try_from(group) {
         Ok(group) if group < regex.captures_len() => Ok(group),
@@ -299,15 +300,15 @@ fn check_group_number(regex: &Regex, pattern: &str, group: i64) -> PlanResult<us
     }
 }
 
-/// The expressions of a batch.
+/// The patterns and options of a batch.
 pub(super) struct RegexArgument {
     patterns: TextOperand,
     options: TextOperand,
     has_options: bool,
     is_whole: bool,
-    /// The function that they are of.
+    /// Name of the function.
     name: &'static str,
-    /// The one that all rows have.
+    /// The expression that all rows share.
     constant: Option<Regex>,
 }
 
@@ -335,12 +336,12 @@ impl RegexArgument {
         })
     }
 
-    /// Returns whether a row's text that does not match is kept.
+    /// Returns whether a text that does not match is returned as it is.
     fn keeps_unmatched_text(&self, row: usize) -> bool {
         self.has_options && self.options.get(row).is_some_and(|options| options.contains('k'))
     }
 
-    /// A row's expression, unless it is null.
+    /// Calls `then` with a row's expression, unless it is null.
     pub(super) fn with_regex<T>(
         &self,
         row: usize,
@@ -361,11 +362,11 @@ impl RegexArgument {
     }
 }
 
-/// The groups that rows ask for.
+/// The group that each row asks for.
 enum GroupArgument {
-    /// The first, if the pattern has one.
+    /// The first group, if the pattern has one.
     First,
-    /// By number; 0 where none is said.
+    /// By number; 0 without the argument.
     ByNumber { numbers: IntegerOperand, are_said: bool },
 }
 
@@ -416,13 +417,13 @@ fn extract_first_match(call: &CallBatch, otherwise: Option<&'static str>) -> Pla
     })
 }
 
-/// Matches of groups in a text, as RE2 and DuckDB count them: an empty match counts right behind another match, too,
-/// where `Regex::find_iter` skips it.
+/// An iterator over the groups of all matches in a text, as RE2 and DuckDB count them: an empty match
+/// directly behind another match counts, where `Regex::find_iter` skips it.
 pub(super) struct GroupMatches<'a> {
     regex: &'a Regex,
     text: &'a str,
     group_spans: CaptureLocations,
-    /// Start of the next search; none behind the last match.
+    /// Start of the next search; `None` behind the last match.
     search_start: Option<usize>,
 }
 
@@ -431,7 +432,7 @@ impl<'a> GroupMatches<'a> {
         GroupMatches { regex, text, group_spans: regex.capture_locations(), search_start: Some(0) }
     }
 
-    /// Returns the places of the next match and of its groups.
+    /// Returns the spans of the next match and its groups.
     pub(super) fn next_match(&mut self) -> Option<&CaptureLocations> {
         let found =
             self.regex.captures_read_at(&mut self.group_spans, self.text, self.search_start?)?;
@@ -440,7 +441,7 @@ impl<'a> GroupMatches<'a> {
     }
 }
 
-/// Returns where the search goes on after a match: at its end, and behind the next letter after an empty one.
+/// Returns the start of the search after a match: its end, or behind the next character after an empty match.
 fn next_search_start(text: &str, found: &Match<'_>) -> Option<usize> {
     match found.is_empty() {
         false => Some(found.end()),
@@ -493,7 +494,7 @@ fn first_match_groups(call: &CallBatch) -> PlanResult<ArrayRef> {
         let Some(text) = texts.get(row) else { return Ok(false) };
         let done = patterns.with_regex(row, |regex| {
             let Some(found) = regex.captures(text) else { return Ok(None) };
-            // The whole of it where there are no groups.
+            // Without groups, the whole match.
             for group in usize::from(found.len() > 1)..found.len() {
                 items.append_item(found.get(group).map(|part| part.as_str()))?;
             }
@@ -512,8 +513,8 @@ fn test_matches(call: &CallBatch, is_whole: bool) -> PlanResult<ArrayRef> {
     })
 }
 
-/// As PostgreSQL splits: what is found and has no letters counts neither at an end of the text nor right behind
-/// a part, so that `x*` splits `abc` into its letters.
+/// Splits as PostgreSQL does: an empty match does not count at the ends of the text or directly behind a
+/// part. Thus `x*` splits `abc` into its letters.
 fn split_by_regex(call: &CallBatch) -> PlanResult<ArrayRef> {
     let texts = call.text_operand(0)?;
     let patterns = RegexArgument::from_arguments(call, 2, false)?;

@@ -1,4 +1,4 @@
-//! Distances and similarities of two texts, letter by letter, as `levenshtein` compares them.
+//! Distances and similarities of two texts, character by character, as `levenshtein` compares them.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,11 @@ use datafusion_expr::ScalarUDF;
 use super::TEXT_SECTION;
 use crate::closure_function::{ArgumentKind, CallBatch, ClosureFunction, TextOperand, query_error};
 
-/// Maximum number of pairs of letters that one row compares: about three seconds of `damerau_levenshtein`.
+/// Maximum number of pairs of letters that one row compares; takes about three seconds in
+/// `damerau_levenshtein`.
 const LETTER_PAIRS_MAX: usize = 500_000_000;
 
-/// All functions of this module.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(
@@ -81,7 +82,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// The two texts of each row.
+/// The two text arguments of a call.
 struct TextPairOperand {
     left: TextOperand,
     right: TextOperand,
@@ -111,7 +112,7 @@ fn calculate_similarities(
             false => Some(0.0),
         };
         let Some(least) = least else { return Ok(None) };
-        // Two empty texts have no letter in common.
+        // Empty texts have no letter in common.
         if x.is_empty() || y.is_empty() {
             return Ok(Some(0.0));
         }
@@ -121,7 +122,7 @@ fn calculate_similarities(
     })
 }
 
-/// Refuses two texts of more than [`PAIRS_MAX`] pairs of letters.
+/// Fails for two texts with more than [`LETTER_PAIRS_MAX`] pairs of letters.
 fn check_letter_pair_count(name: &str, x: &str, y: &str) -> PlanResult<()> {
     let is_allowed =
         |x: usize, y: usize| x.checked_mul(y).is_some_and(|pairs| pairs <= LETTER_PAIRS_MAX);
@@ -140,21 +141,21 @@ fn check_letter_pair_count(name: &str, x: &str, y: &str) -> PlanResult<()> {
     }
 }
 
-/// Distance of Damerau and Levenshtein without restrictions: a swap may stand around letters that are inserted or
-/// deleted.
+/// Returns the unrestricted Damerau-Levenshtein distance: other letters may be inserted or deleted between
+/// two letters that are swapped.
 ///
-/// Keeps three rows of the matrix, by the observation of Zhao and Sahni (2019) that one of the two gaps in a swap
-/// is empty in some optimal solution: the distance before a swap is in the row above the letter's last occurrence,
-/// which is remembered for each column.
+/// Keeps three rows of the matrix. By an observation of Zhao and Sahni (2019), one of the two gaps in a swap
+/// is empty in some optimal solution. The distance before a swap is therefore in the row above the letter's
+/// last occurrence, which is remembered for each column.
 ///
-/// Cost: a step for each pair of letters, of which `check_pairs` bounds the number; memory for four numbers of each
-/// letter of the shorter text and one of each letter of the longer.
+/// Cost: one step for each pair of letters, whose number `check_letter_pair_count` bounds; memory for four
+/// numbers per letter of the shorter text and one per letter of the longer.
 fn damerau_levenshtein_distance(x: &str, y: &str) -> i64 {
-    /// No row or column.
+    /// Marks a missing row or column.
     const NO_MATCH: u32 = u32::MAX;
-    // The distance is the same both ways; the rows are as long as `y`.
+    // The distance is symmetric; rows have the length of `y`.
     let (x, y) = if x.len() < y.len() { (y, x) } else { (x, y) };
-    // Letters as the numbers of their first occurrences, by which a row is found without a hash.
+    // Letters become the numbers of their first occurrences, which index a row without a hash.
     let mut codes: HashMap<char, u32> = HashMap::new();
     let mut coded = |text: &str| -> Vec<u32> {
         let letters = text.chars();
@@ -171,16 +172,16 @@ fn damerau_levenshtein_distance(x: &str, y: &str) -> i64 {
         return rows.into();
     }
     let infinite = rows + columns + 1;
-    // Column 0 of the matrix is at 1: at 0 stands the border before it.
+    // Column 0 of the matrix is at index 1; index 0 holds the border before it.
     let mut above: Vec<u32> = vec![infinite; y.len() + 2];
     let mut row: Vec<u32> = std::iter::once(infinite).chain(0..=columns).collect();
-    // For a column, the distance two rows and columns before its latest match.
+    // For each column, the distance two rows and columns before its latest match.
     let mut before_match = vec![infinite; y.len()];
-    // The latest row of each letter. A gap to one that is not there yet wraps around, and is never 1.
+    // The latest row of each letter. The gap to a missing row wraps around and is never 1.
     let mut row_of_letter: Vec<u32> = vec![NO_MATCH; codes.len()];
     for (i, &letter) in (1..).zip(&x) {
         std::mem::swap(&mut above, &mut row);
-        // The latest column of this row's letter.
+        // The latest column with this row's letter.
         let mut column_of_match = NO_MATCH;
         let mut before_swap = infinite;
         let mut two_above_left = row[1];
@@ -188,7 +189,7 @@ fn damerau_levenshtein_distance(x: &str, y: &str) -> i64 {
         let mut left = i;
         let columns = above.windows(3).zip(&mut row[2..]).zip(&mut before_match).zip(&y);
         for (j, (((above, at), before_match), &other)) in (1_u32..).zip(columns) {
-            // Without branches, which random letters would mispredict.
+            // Branch-free, because random letters would cause mispredictions.
             let is_match = letter == other;
             let gap = j.wrapping_sub(column_of_match);
             let gap_above = i.wrapping_sub(row_of_letter[other as usize]);
@@ -268,7 +269,7 @@ mod tests {
             );
             assert!(refused.contains(&expected), "{refused}");
         }
-        // Letters count, not bytes, and a long text beside a short one is compared.
+        // The maximum counts letters, not bytes, and a long text may be compared with a short one.
         assert!(check_letter_pair_count("f", &"ä".repeat(22_360), &"ä".repeat(22_360)).is_ok());
         let long = "ab".repeat(50_000);
         assert_eq!(

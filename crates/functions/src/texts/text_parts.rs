@@ -1,4 +1,4 @@
-//! Lists of the parts of a text, and parts by their number.
+//! Splits of a text, and parts by their number: `string_split`, `elt`, `text_slice`, `field`.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
@@ -9,7 +9,7 @@ use memchr::memmem::Finder;
 use super::TEXT_SECTION;
 use crate::closure_function::{ArgumentKind, CallBatch, ClosureFunction, list_type};
 
-/// All of them.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(
@@ -79,9 +79,10 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// The letters from one place to another, both from 1 on, or from -1 on at the end.
+/// Returns the characters from one position to another, inclusive; positions count from 1, or from -1 at the
+/// end.
 fn slice_chars(text: &str, first: i64, last: i64) -> &str {
-    // Where the letter of a place begins; the end behind the last one.
+    // The offset at which a character begins, or the end of the text.
     let begins = |place: u64| {
         let place = usize::try_from(place).unwrap_or(usize::MAX);
         text.char_indices().nth(place).map_or(text.len(), |(at, _)| at)

@@ -12,7 +12,7 @@ use regex::Regex;
 use super::TEXT_SECTION;
 use crate::closure_function::{ArgumentKind, CallBatch, ClosureFunction};
 
-/// All functions of this module.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(
@@ -94,7 +94,7 @@ mod tests {
             let decomposed = DecomposingNormalizerBorrowed::new_nfd().normalize(&bare).into_owned();
             let mark = Regex::new(r"\p{M}").unwrap();
             prop_assert!(!mark.is_match(&decomposed), "{bare:?}");
-            // What is no mark stays.
+            // Other characters stay.
             let letters = |text: &str| text.chars().filter(char::is_ascii_alphabetic).collect::<String>();
             let all = DecomposingNormalizerBorrowed::new_nfd().normalize(&text).into_owned();
             prop_assert_eq!(letters(&decomposed), letters(&all));

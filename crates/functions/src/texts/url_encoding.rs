@@ -1,11 +1,11 @@
-//! Text as it stands in URLs.
+//! Percent-encoding of text in URLs: `url_encode`, `url_decode`.
 
 use datafusion_expr::ScalarUDF;
 
 use super::TEXT_SECTION;
 use crate::closure_function::{ArgumentKind, ClosureFunction};
 
-/// All of them.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(
@@ -74,8 +74,8 @@ fn percent_encode(text: &str, made: &mut String) {
     }
 }
 
-/// What a part of a URL says. A percent sign without two digits is one; bytes that are no UTF-8 are shown as
-/// such: logs have both, of those who look for a way in.
+/// Decodes a percent-encoded part of a URL. A percent sign without two digits stays as it is, and bytes that
+/// are not UTF-8 become U+FFFD: logs of attack attempts contain both.
 pub(crate) fn percent_decode(text: &str, is_form: bool, bytes: &mut Vec<u8>, made: &mut String) {
     if !text.bytes().any(|byte| byte == b'%' || (is_form && byte == b'+')) {
         made.push_str(text);
@@ -101,7 +101,7 @@ pub(crate) fn percent_decode(text: &str, is_form: bool, bytes: &mut Vec<u8>, mad
     made.push_str(&String::from_utf8_lossy(bytes));
 }
 
-/// The value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 fn hex_digit_value(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -1,7 +1,8 @@
-//! The calendar: days since 1970 as dates, weeks, and back, in the proleptic Gregorian calendar.
+//! Conversion between days since 1970 and dates or weeks, in the proleptic Gregorian calendar.
 //!
-//! Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": years begin in March, so that the day that
-//! some have more is the last. Days are those of timestamps: fewer than 2^47 either way, so nothing overflows.
+//! Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms". Years begin in March there, so that
+//! the leap day is the last of a year. The days come from timestamps: their magnitude is below 2^47, so
+//! nothing overflows.
 
 /// A date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,11 +29,11 @@ pub(super) const MONTH_NAMES: [&str; 12] = [
     "December",
 ];
 
-/// From Monday on.
+/// Names of the days of the week, from Monday on.
 pub(super) const WEEKDAY_NAMES: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// The date of a number of days since 1970.
+/// Returns the date of a number of days since 1970.
 pub(super) fn date_from_days(days: i64) -> CalendarDate {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -46,7 +47,7 @@ pub(super) fn date_from_days(days: i64) -> CalendarDate {
     CalendarDate { year, month: month as u32, day: day as u32 }
 }
 
-/// The number of days since 1970 of a date; a day after the month's last is one of the next month.
+/// Returns the days since 1970 of a date; a day beyond the end of the month is in the next month.
 pub(super) fn days_from_date(date: CalendarDate) -> i64 {
     let CalendarDate { year, month, day } = date;
     let year = if month <= 2 { year - 1 } else { year };
@@ -59,7 +60,7 @@ pub(super) fn days_from_date(date: CalendarDate) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// The first day of a year.
+/// Returns the first day of a year, in days since 1970.
 pub(super) fn first_day_of_year(year: i64) -> i64 {
     days_from_date(CalendarDate { year, month: 1, day: 1 })
 }
@@ -77,30 +78,31 @@ pub(super) fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
-/// The day of the week: 0 is Monday, 6 is Sunday. 1970 began on a Thursday.
+/// Returns the day of the week: 0 is Monday, 6 is Sunday. 1970 began on a Thursday.
 pub(super) fn weekday(days: i64) -> u32 {
     (days + 3).rem_euclid(7) as u32
 }
 
-/// The day of the year, from 1.
+/// Returns the day of the year, from 1.
 pub(super) fn day_of_year(days: i64) -> u32 {
     (days - first_day_of_year(date_from_days(days).year) + 1) as u32
 }
 
-/// The year and the week of ISO 8601: weeks begin on Monday, and the first has the year's first Thursday.
+/// Returns the ISO 8601 year and week: weeks begin on Monday, and week 1 contains the year's first Thursday.
 pub(super) fn iso_week(days: i64) -> (i64, u32) {
     let thursday = days - i64::from(weekday(days)) + 3;
     let year = date_from_days(thursday).year;
     (year, ((thursday - first_day_of_year(year)) / 7 + 1) as u32)
 }
 
-/// The Monday on which a year of ISO 8601 begins.
+/// Returns the Monday on which an ISO 8601 year begins, in days since 1970.
 pub(super) fn iso_year_start(year: i64) -> i64 {
     let fourth = first_day_of_year(year) + 3;
     fourth - i64::from(weekday(fourth))
 }
 
-/// The week of the year, of weeks that begin on Sunday, or on Monday; days before the first are in week 0.
+/// Returns the week of the year for weeks that begin on Sunday or on Monday; days before the first are in
+/// week 0.
 pub(super) fn week_of_year(days: i64, from_sunday: bool) -> u32 {
     let since = match from_sunday {
         true => (weekday(days) + 1) % 7,
@@ -109,15 +111,15 @@ pub(super) fn week_of_year(days: i64, from_sunday: bool) -> u32 {
     (day_of_year(days) + 6 - since) / 7
 }
 
-/// So many months since the year 0, and the day of the month, as days since 1970: the month's last day where
-/// it has no such day.
+/// Returns the days since 1970 of a day in a month, which is given in months since year 0. A day beyond the
+/// end of the month becomes the month's last day.
 pub(super) fn days_from_months(months: i64, day: u32) -> i64 {
     let year = months.div_euclid(12);
     let month = months.rem_euclid(12) as u32 + 1;
     days_from_date(CalendarDate { year, month, day: day.min(days_in_month(year, month)) })
 }
 
-/// How many months since the year 0 a date's is.
+/// Returns the month of a date, in months since year 0.
 pub(super) fn months_since_year_zero(date: CalendarDate) -> i64 {
     date.year * 12 + i64::from(date.month) - 1
 }

@@ -1,8 +1,8 @@
-//! Fields of times and intervals: `date_field` one of them, `date_parts` several as a struct.
+//! Fields of times and intervals: `date_field` returns one of them, `date_parts` several as a struct.
 //!
-//! Years are astronomical: 0 is the year before 1. The fields of a time of a zone are what its clocks show, and
-//! `epoch` is of the instant. The parts of an interval have its sign; its years have 365.25 days in `epoch`, and its
-//! months 30.
+//! Years are astronomical: year 0 precedes year 1. Fields of a time with a zone are those of its local time;
+//! `epoch` is that of the instant. The fields of an interval have its sign. In `epoch`, a year of an interval
+//! has 365.25 days and a month 30.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ enum DateField {
     Julian,
 }
 
-/// Names of the fields.
+/// The names of the fields.
 const DATE_FIELD_NAMES: [(DateField, &[&str]); 25] = [
     (
         DateField::Millennium,
@@ -90,14 +90,14 @@ const DATE_FIELD_NAMES: [(DateField, &[&str]); 25] = [
     (DateField::Julian, &["julian"]),
 ];
 
-/// Returns whether a name is that of a field which `date_field` has and DataFusion's `date_part` has not.
+/// Returns whether a name is a field that `date_field` has and DataFusion's `date_part` does not.
 pub(crate) fn is_date_field_name(name: &str) -> bool {
     let name = name.to_lowercase();
     let field = DATE_FIELD_NAMES.iter().find(|(_, names)| names.contains(&name.as_str()));
     field.is_some_and(|(field, _)| field.is_missing_in_date_part(&name))
 }
 
-/// A kind of value that has fields.
+/// The kind of a value that has fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TimeValueKind {
     Instant,
@@ -158,10 +158,10 @@ impl TimeValueKind {
 }
 
 impl DateField {
-    /// The field of a name.
+    /// Returns the field of a name.
     ///
     /// # Errors
-    /// The kind of value has no such field.
+    /// Fails if this kind of value has no such field.
     fn from_name(name: &str, kind: TimeValueKind) -> Result<Self> {
         let lower = name.to_lowercase();
         let found = DATE_FIELD_NAMES.iter().find(|(_, names)| names.contains(&lower.as_str()));
@@ -178,7 +178,7 @@ impl DateField {
         }
     }
 
-    /// Returns whether DataFusion's `date_part` lacks the field, or its name.
+    /// Returns whether DataFusion's `date_part` lacks the field or this name of it.
     fn is_missing_in_date_part(self, name: &str) -> bool {
         use DateField as F;
         match self {
@@ -201,10 +201,10 @@ impl DateField {
         }
     }
 
-    /// The field of what a clock shows; of no fractional one.
+    /// Returns the value of an integer field of a local time.
     fn value_of_time(self, shown: LocalTime) -> i64 {
         let year = || shown.date().year;
-        // The first century begins with the year 1, and the one before with the year 0.
+        // The first century begins with the year 1, and the one before it ends with the year 0.
         let count_of = |years: i64| match year() {
             year if year > 0 => (year - 1) / years + 1,
             year => year / years - 1,
@@ -242,7 +242,7 @@ impl DateField {
         }
     }
 
-    /// The fractional field of a time.
+    /// Returns the value of a fractional field of a time.
     fn fraction_of_time(self, shown: LocalTime, instant: LocalTime) -> f64 {
         match self {
             DateField::Julian => {
@@ -252,7 +252,7 @@ impl DateField {
         }
     }
 
-    /// The field of an interval; of no fractional one.
+    /// Returns the value of an integer field of an interval.
     fn value_of_interval(self, span: &SignedIntervalParts) -> i64 {
         let within_minute = span.nanos % (60 * SECOND_NANOS);
         match self {
@@ -275,7 +275,7 @@ impl DateField {
     }
 }
 
-/// Nanoseconds as seconds, rounded once where a double has their whole number.
+/// Returns nanoseconds as seconds, rounded once if the number is exactly representable as a DOUBLE.
 fn nanos_to_seconds(nanos: i128) -> f64 {
     let (count, divisor) = match nanos % 1_000 {
         0 => (nanos / 1_000, 1_000_000),
@@ -287,7 +287,7 @@ fn nanos_to_seconds(nanos: i128) -> f64 {
     }
 }
 
-/// The parts of an interval, each with its sign.
+/// The parts of an interval, each with the interval's sign.
 #[derive(Debug, Clone, Copy)]
 struct SignedIntervalParts {
     months: i64,
@@ -298,14 +298,14 @@ struct SignedIntervalParts {
 impl SignedIntervalParts {
     fn epoch_seconds(&self) -> f64 {
         let (years, months) = (i128::from(self.months / 12), i128::from(self.months % 12));
-        // A year has six hours beside its days.
+        // A year of 365.25 days has 1461 quarters of a day.
         let quarters = years * 1_461 + (months * 30 + i128::from(self.days)) * 4;
         let seconds = quarters * i128::from(DAY_SECONDS / 4);
         nanos_to_seconds(seconds * i128::from(SECOND_NANOS) + i128::from(self.nanos))
     }
 }
 
-/// The values whose fields are asked for.
+/// An argument of times or intervals.
 enum TimeOrIntervalArgument {
     Times(TimeArgument),
     Intervals(Vec<Option<SignedIntervalParts>>, RowMapping),
@@ -391,12 +391,12 @@ impl TimeOrIntervalArgument {
     }
 }
 
-/// Functions of a time's or an interval's fields.
+/// Functions that return fields of a time or an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum DatePartsFunction {
     /// `date_parts`: a struct of constant fields.
     FieldStruct,
-    /// `date_field`: a constant field.
+    /// `date_field`: one constant field.
     SingleField,
     /// `date_part_named`: a field that may differ from row to row.
     FieldByName,
@@ -409,10 +409,10 @@ impl DatePartsFunction {
         DatePartsFunction::FieldByName,
     ];
 
-    /// The constant name of a field; none of a null.
+    /// Returns the constant name of a field, or `None` for a null.
     ///
     /// # Errors
-    /// The name is no constant.
+    /// Fails if the name is not constant.
     fn constant_field_name(self, constant: Option<&ScalarValue>) -> Result<Option<&str>> {
         constant.and_then(ScalarValue::try_as_str).ok_or_else(|| {
             usage_error(
@@ -422,10 +422,10 @@ impl DatePartsFunction {
         })
     }
 
-    /// The fields of a struct.
+    /// Returns the fields of the result struct.
     ///
     /// # Errors
-    /// A name is no field, or is there twice.
+    /// Fails for a name that is not a field or that occurs twice.
     fn struct_fields(
         self,
         constants: &[Option<&ScalarValue>],

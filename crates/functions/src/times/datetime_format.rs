@@ -1,8 +1,9 @@
-//! A format of times, whatever the language that it was written in: what is to be written, part by part.
+//! A parsed format of times, independent of the language in which it was written.
 //!
-//! C's codes (`codes`), PostgreSQL's patterns (`patterns`) and Java's letters (`letters`) all become a list of
-//! [`Piece`]s, once a batch. A time is written by going through them, and read by going through them too:
-//! what is read goes by the calendar at the end, so that the parts may stand in any order.
+//! The parsers of C's codes (`percent_codes`), PostgreSQL's patterns (`postgres_patterns`) and Java's letters
+//! (`java_patterns`) all produce a list of [`FormatPiece`]s, once per batch. Writing and parsing both iterate
+//! over the pieces. Parsed fields are converted to a time only at the end, so that the pieces may stand in
+//! any order.
 
 use std::fmt::Write;
 
@@ -16,11 +17,11 @@ use super::calendar::{
 };
 use super::local_times::{DAY_NANOS, LocalTime, LocalZone, SECOND_NANOS, TimeArgument};
 
-/// A number that a time has.
+/// A numeric field of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TimeField {
     Year,
-    /// The last digits of the year: so many.
+    /// The last digits of the year; the number is their count.
     YearLastDigits(u32),
     /// The year with a comma before its thousands.
     YearWithComma,
@@ -31,43 +32,43 @@ pub(super) enum TimeField {
     Month,
     Day,
     DayOfYear,
-    /// The day of the year of ISO 8601, from 1.
+    /// Day of the ISO 8601 year, from 1.
     IsoDayOfYear,
-    /// From 0.
+    /// 0 to 23.
     Hour,
-    /// From 1 to 24.
+    /// 1 to 24.
     Hour1To24,
-    /// From 1 to 12.
+    /// 1 to 12.
     Hour1To12,
-    /// From 0 to 11.
+    /// 0 to 11.
     Hour0To11,
     Minute,
     Second,
     /// Seconds since midnight.
     SecondOfDay,
     IsoWeek,
-    /// Weeks that begin on Sunday; what is before the first is week 0.
+    /// Week that begins on Sunday; days before the first Sunday are in week 0.
     WeekFromSunday,
-    /// Weeks that begin on Monday; what is before the first is week 0.
+    /// Week that begins on Monday; days before the first Monday are in week 0.
     WeekFromMonday,
-    /// The week of the year, the first beginning on its first day.
+    /// Week of the year; the first week begins on the first day of the year.
     WeekFromFirst,
-    /// The same, of the month.
+    /// Week of the month; the first week begins on the first day of the month.
     WeekOfMonth,
-    /// From 1, Monday.
+    /// 1 is Monday.
     IsoWeekday,
-    /// From 0, Sunday.
+    /// 0 is Sunday.
     WeekdayFrom0,
-    /// From 1, Sunday.
+    /// 1 is Sunday.
     WeekdayFrom1,
-    /// Days since noon of the first of January 4713 before our era.
+    /// Days since noon of January 1, 4713 BC.
     JulianDay,
     /// Seconds since 1970.
     Epoch,
 }
 
 impl TimeField {
-    /// Whether days are asked for: times of day have none.
+    /// Returns whether the field needs a date, which times of day do not have.
     fn needs_days(self) -> bool {
         !matches!(
             self,
@@ -81,7 +82,7 @@ impl TimeField {
         )
     }
 
-    /// How many digits are read at most.
+    /// Returns the maximum number of digits that parsing takes.
     fn digits_max(self) -> usize {
         match self {
             TimeField::Year | TimeField::IsoYear => 4,
@@ -101,7 +102,7 @@ impl TimeField {
         }
     }
 
-    /// What it is called in a message.
+    /// Returns the name of the field for messages.
     fn noun(self) -> &'static str {
         match self {
             TimeField::Year | TimeField::YearLastDigits(_) | TimeField::YearWithComma => "a year",
@@ -131,7 +132,7 @@ impl TimeField {
     }
 }
 
-/// What stands before the digits of a number that has fewer than it should.
+/// The padding before the digits of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Padding {
     Zeros(usize),
@@ -139,6 +140,7 @@ pub(super) enum Padding {
     Nothing,
 }
 
+/// The letter case in which a name is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LetterCase {
     AsIs,
@@ -146,39 +148,40 @@ pub(super) enum LetterCase {
     Lower,
 }
 
-/// How far ahead of UTC the clock is, written.
+/// The notation of an offset from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UtcOffsetStyle {
     /// `+0200`
     Plain,
     /// `+02:00`
     Colon,
-    /// `+02`, and `+05:30` where there are minutes.
+    /// `+02`, or `+05:30` if there are minutes.
     Short,
     /// `+02`
     Hours,
-    /// `00`, of `+02:00`
+    /// `00`, the minutes of `+02:00`.
     Minutes,
-    /// `+02:00`, and `Z` of UTC.
+    /// `+02:00`, or `Z` for UTC.
     ColonOrZ,
-    /// `+0200`, and `Z` of UTC.
+    /// `+0200`, or `Z` for UTC.
     PlainOrZ,
-    /// `+02`, `+0530`, and `Z` of UTC.
+    /// `+02`, `+0530`, or `Z` for UTC.
     ShortOrZ,
 }
 
-/// A part of a format.
+/// A piece of a format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FormatPiece {
     Text(Box<str>),
     Number(TimeField, Padding),
-    /// A number with its ending: `1st`.
+    /// A number with its ordinal suffix: `1st`.
     Ordinal(TimeField, Padding, LetterCase),
-    /// The first digits of the second's fraction.
+    /// The first digits of the fraction of a second.
     Fraction(u32),
-    /// The fraction with its point: as many digits as there are, of three each; nothing of whole seconds.
+    /// The point and the fraction of a second, in groups of three digits as needed; nothing for whole
+    /// seconds.
     OptionalFraction,
-    /// `September`; blanks fill it up to as many letters as the longest name.
+    /// `September`; padded with blanks to the length of the longest name if `is_padded`.
     MonthName {
         is_short: bool,
         letter_case: LetterCase,
@@ -211,20 +214,20 @@ pub(super) enum FormatPiece {
     ZoneName,
 }
 
-/// A format, ready to write and read times.
+/// A parsed format that writes and parses times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct DateTimeFormat {
     pieces: Vec<FormatPiece>,
-    /// Whether the era is written, and the year by its number in it.
+    /// True if the format contains an era, and the year therefore counts within its era.
     has_era: bool,
-    /// The year of a text whose format has none; 1970 if this is none.
+    /// Year of a text whose format has none; 1970 if this is `None`.
     pub(super) default_year: Option<i64>,
 }
 
-/// Why a text is not read by a format.
+/// The reason why a text does not match a format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FormatMismatch {
-    /// What was expected, or what is wrong.
+    /// The expected piece, or the problem.
     pub(super) reason: String,
 }
 
@@ -252,7 +255,7 @@ impl DateTimeFormat {
         &self.pieces
     }
 
-    /// The first part that dates, or times of day, have not; what it is called.
+    /// Returns whether a piece needs a date, which times of day do not have.
     pub(super) fn needs_days(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
             FormatPiece::Number(field, _) | FormatPiece::Ordinal(field, ..) => field.needs_days(),
@@ -264,7 +267,8 @@ impl DateTimeFormat {
         })
     }
 
-    /// Returns whether a text of this format is an instant: it has an offset, a zone or seconds since 1970.
+    /// Returns whether texts of this format are instants: the format has an offset, a zone or seconds since
+    /// 1970.
     pub(super) fn is_instant_format(&self) -> bool {
         self.pieces.iter().any(|piece| {
             matches!(
@@ -280,7 +284,7 @@ impl DateTimeFormat {
     /// Writes a time.
     ///
     /// # Errors
-    /// Where the zone's calendar does not reach it.
+    /// Fails for a time outside of the zone's calendar.
     pub(super) fn write_time(
         &self,
         shown: LocalTime,
@@ -444,20 +448,20 @@ impl LocalTimeFields {
     }
 }
 
-/// The numbers below 100, of two digits each.
+/// The numbers below 100 with two digits each.
 const TWO_DIGIT_NUMBERS: &str = "00010203040506070809101112131415161718192021222324252627282930313233343536373839\
                      40414243444546474849505152535455565758596061626364656667686970717273747576777879\
                      8081828384858687888990919293949596979899";
 
-/// The two digits of a number below 100.
+/// Returns the two digits of a number below 100.
 fn two_digits(value: u64) -> &'static str {
     let at = 2 * value as usize;
     TWO_DIGIT_NUMBERS.get(at..at + 2).unwrap_or_default()
 }
 
-/// Writes a number's digits.
+/// Writes the digits of a number with padding.
 fn write_padded_number(value: u64, fill: Padding, out: &mut String) {
-    // Most numbers of a time have two, and its year four.
+    // Fast paths: most numbers of a time have two digits, and years have four.
     match fill {
         Padding::Zeros(2) if value < 100 => return out.push_str(two_digits(value)),
         Padding::Zeros(4) if value < 10_000 => {
@@ -490,7 +494,7 @@ fn write_padded_number(value: u64, fill: Padding, out: &mut String) {
     }
 }
 
-/// Writes the first digits of a fraction of a second; there are nine, and zeros behind them.
+/// Writes the first `count` digits of a fraction of a second, with zeros behind the ninth.
 fn write_fraction(nanos: i64, count: u32, out: &mut String) {
     let cut = nanos / 10_i64.pow(9 - count.min(9));
     write_padded_number(cut.unsigned_abs(), Padding::Zeros(count.min(9) as usize), out);
@@ -507,7 +511,7 @@ fn write_in_case(text: &str, letters: LetterCase, out: &mut String) {
     }
 }
 
-/// Writes a month's or a day's name. The longest have nine letters.
+/// Writes the name of a month or a day. The longest names have nine letters.
 fn write_name(name: &str, short: bool, letters: LetterCase, filled: bool, out: &mut String) {
     let name = if short { &name[..3] } else { name };
     write_in_case(name, letters, out);
@@ -563,7 +567,7 @@ fn write_utc_offset(ahead: i64, how: UtcOffsetStyle, out: &mut String) {
     }
 }
 
-/// What was read of a text so far.
+/// The fields that were parsed from a text so far.
 #[derive(Debug, Default)]
 struct ParsedFields {
     year: Option<i64>,
@@ -593,7 +597,7 @@ struct ParsedFields {
     default_year: Option<i64>,
 }
 
-/// A text that is read from its beginning.
+/// A cursor over a text that is parsed by a format.
 struct FormattedTextCursor<'a> {
     text: &'a str,
     position: usize,
@@ -604,7 +608,7 @@ impl<'a> FormattedTextCursor<'a> {
         self.text.get(self.position..).unwrap_or_default()
     }
 
-    /// The reason why what stands here is not what a format has here.
+    /// Returns the mismatch at the current position, where `what` was expected.
     fn mismatch(&self, what: impl std::fmt::Display) -> FormatMismatch {
         let reason = match self.rest().chars().next() {
             Some(_) => {
@@ -622,7 +626,7 @@ impl<'a> FormattedTextCursor<'a> {
         self.position += rest.len() - rest.trim_start().len();
     }
 
-    /// As many digits as there are, up to some.
+    /// Parses a number of at most `digits_max` digits.
     fn parse_number(&mut self, digits_max: usize) -> Option<i64> {
         let digits = self.rest().bytes().take(digits_max).take_while(u8::is_ascii_digit).count();
         let number = self.rest().get(..digits)?.parse().ok()?;
@@ -630,7 +634,7 @@ impl<'a> FormattedTextCursor<'a> {
         Some(number)
     }
 
-    /// Whether the rest begins so, whatever the case of its letters.
+    /// Consumes `text`, in any case. Returns false if the rest does not begin with it.
     fn consume(&mut self, text: &str) -> bool {
         let is_here =
             self.rest().get(..text.len()).is_some_and(|here| here.eq_ignore_ascii_case(text));
@@ -640,7 +644,7 @@ impl<'a> FormattedTextCursor<'a> {
         is_here
     }
 
-    /// Which of the names stands here: whole, or its first three letters.
+    /// Parses one of the names, either whole or its first three letters. Returns its index.
     fn parse_name(&mut self, names: &[&str], short: bool) -> Option<i64> {
         let of = |reader: &mut Self, letters: Option<usize>| {
             names.iter().position(|name| reader.consume(&name[..letters.unwrap_or(name.len())]))
@@ -652,7 +656,7 @@ impl<'a> FormattedTextCursor<'a> {
         found.map(|at| at as i64)
     }
 
-    /// `+02:00`, `+0200`, `+02` or `Z`, in seconds.
+    /// Parses `+02:00`, `+0200`, `+02` or `Z`. Returns seconds.
     fn parse_utc_offset(&mut self) -> Option<i64> {
         if self.consume("Z") || self.consume("UTC") || self.consume("GMT") {
             return Some(0);
@@ -682,7 +686,7 @@ impl<'a> FormattedTextCursor<'a> {
     }
 }
 
-/// The instant that a text is.
+/// The instant that a text represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ParsedInstant {
     /// Nanoseconds since 1970.
@@ -690,10 +694,10 @@ pub(super) struct ParsedInstant {
 }
 
 impl DateTimeFormat {
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
-    /// The reason why it is none of this format, or no time.
+    /// Returns the reason why the text does not match this format or is not a time.
     pub(super) fn parse(&self, text: &str) -> std::result::Result<ParsedInstant, FormatMismatch> {
         let mut reader = FormattedTextCursor { text, position: 0 };
         let mut found = ParsedFields { default_year: self.default_year, ..ParsedFields::default() };
@@ -758,7 +762,7 @@ fn parse_piece(
             Ok(())
         }
         FormatPiece::RomanMonth { is_padded: filled, .. } => {
-            // The longest of those that fit.
+            // The longest numeral that matches.
             let mut months: Vec<usize> = (0..12).collect();
             months.sort_by_key(|&month| std::cmp::Reverse(ROMAN_MONTHS[month].len()));
             let month = months.into_iter().find(|&month| reader.consume(ROMAN_MONTHS[month]));
@@ -797,7 +801,8 @@ fn parse_piece(
     }
 }
 
-/// Blanks that fill a name up, unless the format has blanks behind it, which stand for any number.
+/// Skips the blanks that pad a name, unless the next piece begins with a blank, which matches any number of
+/// them.
 fn skip_padding(filled: bool, next: Option<&FormatPiece>, reader: &mut FormattedTextCursor<'_>) {
     let blanks =
         matches!(next, Some(FormatPiece::Text(text)) if text.starts_with(char::is_whitespace));
@@ -806,7 +811,7 @@ fn skip_padding(filled: bool, next: Option<&FormatPiece>, reader: &mut Formatted
     }
 }
 
-/// A blank stands for as many as there are, one at least; all else for itself.
+/// Matches literal text. A blank matches one or more blanks, any other character itself.
 fn match_text(
     text: &str,
     reader: &mut FormattedTextCursor<'_>,
@@ -865,7 +870,7 @@ fn parse_field(
     if is_negative || (is_year && reader.rest().starts_with('+')) {
         reader.position += 1;
     }
-    // A year of more digits than four is told from what follows only where no digits do.
+    // A year may have more than four digits only if no digits follow it.
     let ends = !matches!(
         next,
         Some(FormatPiece::Number(..) | FormatPiece::Ordinal(..) | FormatPiece::Fraction(_))
@@ -897,7 +902,7 @@ fn parse_field(
         TimeField::Hour1To24 => 1..=24,
         TimeField::Hour1To12 => 1..=12,
         TimeField::Minute => 0..=59,
-        // 60 is a leap second, which `instant` checks once the zone is known.
+        // 60 is a leap second, which `to_instant` checks once the zone is known.
         TimeField::Second => 0..=60,
         TimeField::SecondOfDay => 0..=86_400,
         TimeField::IsoWeek => 1..=53,
@@ -913,7 +918,7 @@ fn parse_field(
         let (called, first, last) = (field.noun(), range.start(), range.end());
         return Err(reader.mismatch(format_args!("{called} from {first} to {last}")));
     }
-    // Two digits are the years 1969 to 2068; three of them are the last of 2000 to 2999.
+    // Two digits are the years 1969 to 2068; three digits are the last ones of 2000 to 2999.
     let ended = |digits: u32| match digits {
         1 => number + 2020,
         2 if number < 69 => number + 2000,
@@ -926,7 +931,7 @@ fn parse_field(
         TimeField::Century => found.century = Some(number),
         TimeField::IsoYear => found.iso_year = Some(number),
         TimeField::IsoYearLastDigits(digits) => found.iso_year = Some(ended(digits)),
-        // It is in the month already.
+        // The month or day determines it already.
         TimeField::Quarter | TimeField::WeekOfMonth | TimeField::IsoDayOfYear => {}
         TimeField::Month => found.month = Some(number),
         TimeField::Day => found.day = Some(number),
@@ -953,7 +958,8 @@ fn parse_field(
 }
 
 impl ParsedFields {
-    /// The day that was read. A month or day that is missing is the first one, a missing year that of the format.
+    /// Returns the day of the parsed date. A missing month or day is the first one, a missing year the
+    /// format's default.
     fn days_since_1970(&self) -> std::result::Result<i64, String> {
         if let Some(day) = self.julian_day {
             return Ok(day - 2_440_588);
@@ -969,7 +975,7 @@ impl ParsedFields {
             year = 1 - year;
         }
         let days = self.days_in_year(year)?;
-        // Weeks beside a full date are told by it; others must be those of the day that was found.
+        // A full date takes precedence over weeks beside it; without one, all weeks must agree with the day.
         if self.month.is_none() || self.day.is_none() {
             let weeks = [
                 (self.iso_week, i64::from(iso_week(days).1)),
@@ -983,7 +989,7 @@ impl ParsedFields {
         Ok(days)
     }
 
-    /// The day of a year that was read.
+    /// Returns the day within a year, by date, day of the year or week.
     fn days_in_year(&self, year: i64) -> std::result::Result<i64, String> {
         let is_date = self.month.is_some() || self.day.is_some();
         let lacks_week = self.iso_year.is_some() && self.iso_week.is_none() && self.year.is_none();
@@ -1012,7 +1018,8 @@ impl ParsedFields {
             if let Some(week) = self.week_from_first {
                 return Ok(first + (week - 1) * 7);
             }
-            // The first day of week 1 is the year's first Sunday, or Monday. Without a day of the week it is the first one.
+            // Week 1 begins on the year's first Sunday, or Monday. Without a day of the week the result is
+            // that day.
             let weeks = self.week_from_sunday.map(|week| (week, 6));
             if let Some((week, begins)) = weeks.or(self.week_from_monday.map(|week| (week, 0))) {
                 let day = self.weekday.unwrap_or(begins);
@@ -1064,7 +1071,7 @@ impl ParsedFields {
             })?,
             (None, ahead) => ahead.unwrap_or(0),
         };
-        // A leap second is the last of a day of UTC, and counts as the first of the next day.
+        // A leap second is the last second of a UTC day and counts as the first second of the next day.
         if self.second == Some(60) && (shown - ahead).rem_euclid(86_400) != 0 {
             return Err(unread(
                 "a second is from 0 to 59, and 60 at 23:59 of UTC alone".to_owned(),

@@ -1,4 +1,4 @@
-//! Days made of days: the month's last, the next of a weekday, so many days or months later.
+//! Days derived from a day: the last of the month, the next weekday, days or months later.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn to_date32(days: i64) -> Result<i32> {
     i32::try_from(days).map_err(|_| time_out_of_range_error())
 }
 
-/// So many days before or after a day: arguments are a day and a number.
+/// Adds a number of days to each day, or subtracts it if `sign` is -1. The arguments are a day and a number.
 pub(super) fn add_days(given: &ArgumentBatch<'_>, sign: i64) -> Result<ArrayRef> {
     let times = TimeArgument::from_value(given.argument(0)?)?;
     let (counts, rows) = given.cast_argument(1, &DataType::Int64)?;
@@ -34,7 +34,7 @@ pub(super) fn add_days(given: &ArgumentBatch<'_>, sign: i64) -> Result<ArrayRef>
     Ok(Arc::new(days.collect::<Result<Date32Array>>()?))
 }
 
-/// What is made of a day.
+/// Functions that derive a day from a day.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum DayFunction {
     /// `last_day`
@@ -43,7 +43,7 @@ pub(super) enum DayFunction {
     NextWeekday,
     /// `add_months`
     AddMonths,
-    /// `date_add` of a day and a number.
+    /// `date_add`, for a day and a number.
     AddDays,
 }
 
@@ -150,7 +150,7 @@ impl RowFunction for DayFunction {
     }
 }
 
-/// The weekday of a name: two letters of it, three, or all.
+/// Parses the name of a weekday: its first two or three letters, or all.
 fn parse_weekday(name: &str) -> Result<u32> {
     let lower = name.trim().to_ascii_lowercase();
     let is_of = |day: &str| {

@@ -1,4 +1,5 @@
-//! Times as numbers since 1970, and back: `epoch`, `epoch_ms`, `make_timestamp`, `from_unixtime` and the like.
+//! Times as numbers since 1970, and back: `epoch`, `epoch_ms`, `make_timestamp`, `from_unixtime` and similar
+//! functions.
 
 use std::sync::Arc;
 
@@ -28,16 +29,16 @@ use crate::row_function::{
     text_cast_type, usage_error, wrong_arguments_error,
 };
 
-/// The number of a unit that a time or a span is.
+/// Functions that return a time or an interval as a number of a unit.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum EpochFunction {
-    /// `epoch`: a DOUBLE of seconds.
+    /// `epoch`: seconds as a DOUBLE.
     Seconds,
-    /// `epoch_ms` and its like: a BIGINT; a number is a time.
+    /// `epoch_ms`, `epoch_us` and `epoch_ns`: a BIGINT for a time, and a time for a number.
     EpochUnits(TimeUnit),
-    /// `unix_seconds` and its like: of times only.
+    /// `unix_seconds`, `unix_millis` and so on: a BIGINT for a time only.
     UnixUnits(TimeUnit),
-    /// `unix_timestamp`: of text by a format too.
+    /// `unix_timestamp`: also accepts text with a format.
     UnixTimestamp,
     /// `unix_date`: days.
     UnixDate,
@@ -194,7 +195,7 @@ impl RowFunction for EpochFunction {
                 cast_with_options(&numbers, &timestamp_type(self.unit()), &STRICT_CAST_OPTIONS)?;
             return Ok(cast_with_options(&times, given.return_type, &STRICT_CAST_OPTIONS)?);
         }
-        // All of them in nanoseconds, exactly.
+        // Everything is converted to nanoseconds, exactly.
         let nanos: Box<dyn Fn(usize) -> Option<i128>> = if is_interval_type(&of) {
             let (spans, rows) = given.cast_argument(0, &of)?;
             let spans = spans.as_primitive::<IntervalMonthDayNanoType>().clone();
@@ -202,7 +203,7 @@ impl RowFunction for EpochFunction {
                 let row = rows.value_index(row);
                 spans.is_valid(row).then(|| {
                     let span = spans.value(row);
-                    // A year has 365.25 days and a month 30, as everywhere here.
+                    // A year has 365.25 days and a month 30, as in all functions here.
                     let (years, months) =
                         (i128::from(span.months / 12), i128::from(span.months % 12));
                     let quarters = years * 1_461 + (months * 30 + i128::from(span.days)) * 4;
@@ -220,7 +221,7 @@ impl RowFunction for EpochFunction {
                 Ok(Arc::new(seconds.collect::<Float64Array>()))
             }
             EpochFunction::UnixDate => {
-                // The day that the clocks show, as it is of a cast to DATE.
+                // The day in local time, as in a cast to DATE.
                 let times = TimeArgument::from_value(value)?;
                 let days = (0..given.row_count).map(|row| match times.local_time(row)? {
                     Some(shown) => {
@@ -255,7 +256,7 @@ impl RowFunction for EpochFunction {
     }
 }
 
-/// Seconds, the nearest double: one division of what a double has whole rounds once.
+/// Returns seconds as the nearest DOUBLE: one division of an exactly representable number rounds only once.
 fn nanos_to_seconds(nanos: i128) -> f64 {
     if let Ok(nanos) = i64::try_from(nanos)
         && nanos % 1_000 == 0
@@ -273,16 +274,16 @@ fn nanos_to_seconds(nanos: i128) -> f64 {
     }
 }
 
-/// Times made of numbers.
+/// Functions that make a time from numbers.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum MakeTimeFunction {
-    /// `make_timestamp`: of microseconds, or of parts.
+    /// `make_timestamp`: from microseconds, or from year, month, day, hour, minute and second.
     MakeTimestamp,
-    /// `make_timestamp_ms` and its like.
+    /// `make_timestamp_ms` and similar functions.
     TimestampFromUnits(TimeUnit),
     /// `date_from_unix_date`
     DateFromUnixDate,
-    /// `make_timestamptz`: of microseconds, or of what the clocks of a zone show.
+    /// `make_timestamptz`: from microseconds, or from the parts of a local time.
     MakeTimestamptz,
 }
 
@@ -459,7 +460,7 @@ fn timestamps_from_parts(given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
     Ok(Arc::new(found.finish()))
 }
 
-/// The zone of a name; none of UTC.
+/// Parses the name of a zone; UTC is `None`.
 fn parse_zone(name: &str) -> Result<Option<LocalZone>> {
     LocalZone::from_name(&Arc::from(name)).map_err(|_| {
         usage_error(
@@ -469,7 +470,7 @@ fn parse_zone(name: &str) -> Result<Option<LocalZone>> {
     })
 }
 
-/// The microseconds since 1970 of year, month, day, hour, minute and second.
+/// Returns the microseconds since 1970 of year, month, day, hour, minute and second.
 fn micros_from_parts([year, month, day, hour, minute]: [i64; 5], second: f64) -> Result<i64> {
     let part = |name: &str, shown: String, range: &str| {
         overflow_error(format!("`make_timestamp` of {name} {shown} has no answer"), Some(range))
@@ -501,12 +502,12 @@ fn micros_from_parts([year, month, day, hour, minute]: [i64; 5], second: f64) ->
     Ok((days * DAY_SECONDS + hour * 3_600 + minute * 60) * 1_000_000 + micros)
 }
 
-/// `from_unixtime`: of seconds, with a zone that they are shown in or a format that they are written by.
+/// The function `from_unixtime`: seconds with an optional zone of the result, or a format that makes it text.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct FromUnixtimeFunction;
 
 impl FromUnixtimeFunction {
-    /// Whether the second argument is a zone.
+    /// Returns whether the second argument is a zone.
     fn is_zone_name(text: &str) -> bool {
         text.parse::<Tz>().is_ok()
     }
@@ -607,7 +608,7 @@ impl RowFunction for FromUnixtimeFunction {
                     &timestamp_type(TimeUnit::Second),
                     &STRICT_CAST_OPTIONS,
                 )?;
-                // Of an instant, whatever the zone.
+                // Via BIGINT, because the seconds are an instant in any zone.
                 let times = cast_with_options(&times, &DataType::Int64, &STRICT_CAST_OPTIONS)?;
                 Ok(cast_with_options(&times, given.return_type, &STRICT_CAST_OPTIONS)?)
             }
@@ -616,7 +617,7 @@ impl RowFunction for FromUnixtimeFunction {
     }
 }
 
-/// `julian`: days of the Julian calendar's count, with the time of day as a fraction.
+/// The function `julian`: the Julian day number, with the time of day as a fraction.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct JulianDayFunction;
 

@@ -1,7 +1,8 @@
 //! Java's patterns of times: `yyyy-MM-dd HH:mm:ss`.
 //!
-//! Source: Spark's manual, "Datetime Patterns", and Java's `DateTimeFormatter`. How often a letter is written
-//! says how many digits it has, or how long a name is; text stands in single quotes, and two of them are one.
+//! Sources: Spark's manual, "Datetime Patterns", and Java's `DateTimeFormatter`. The number of repetitions of
+//! a letter sets the number of digits or the length of a name. Text stands in single quotes; two single
+//! quotes write one.
 
 use datafusion_common::Result;
 
@@ -10,10 +11,10 @@ use super::datetime_format::{
 };
 use crate::row_function::{shorten_for_message, usage_error};
 
-/// The format that a pattern is.
+/// Parses a pattern.
 ///
 /// # Errors
-/// For letters that are no pattern.
+/// Fails for letters that are not a pattern.
 pub(super) fn parse_java_pattern(pattern: &str) -> Result<DateTimeFormat> {
     let mut format = DateTimeFormat::default();
     let letters: Vec<char> = pattern.chars().collect();
@@ -57,7 +58,7 @@ fn pattern_hint(letter: char) -> &'static str {
     }
 }
 
-/// Text in quotes from a place on; where it ends.
+/// Parses quoted text that begins at `at`. Returns the index behind its end.
 fn parse_quoted_text(
     letters: &[char],
     at: usize,
@@ -112,7 +113,7 @@ fn letter_piece(letter: char, count: usize) -> Option<FormatPiece> {
             Some(FormatPiece::MonthName { is_short: false, letter_case: name, is_padded: false })
         }
         ('d', _) => number(TimeField::Day, 2),
-        // Two letters are meant with the day of the month, mostly.
+        // `DD` is an error, because it is mostly a mistake for the day of the month.
         ('D', 1 | 3) => number(TimeField::DayOfYear, 3),
         ('Q' | 'q', _) => number(TimeField::Quarter, 2),
         ('H', _) => number(TimeField::Hour, 2),

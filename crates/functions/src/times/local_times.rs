@@ -1,8 +1,8 @@
-//! What clocks show: the times of an argument, whatever its type and its zone.
+//! Local times: the times of an argument as the clocks of its zone show them, whatever its type.
 //!
-//! A time of a zone is read as the clocks there show it. What they show is an instant again by the same rules
-//! as in all of SQL here: of a time that is shown twice the later, but a day begins at the first of two
-//! midnights; one that is skipped is as long after the leap as it would have been.
+//! Conversion of a local time back to an instant follows the rules of all SQL here. A local time that occurs
+//! twice is the later one, but a day begins at the first of two midnights. A local time that a clock change
+//! skips is as long after the change as it would have been without it.
 
 use std::sync::Arc;
 
@@ -23,17 +23,17 @@ pub(super) const DAY_SECONDS: i64 = 86_400;
 pub(super) const SECOND_NANOS: i64 = 1_000_000_000;
 pub(super) const DAY_NANOS: i64 = DAY_SECONDS * SECOND_NANOS;
 
-/// A zone other than UTC.
+/// A time zone other than UTC.
 #[derive(Debug, Clone)]
 pub(super) struct LocalZone {
     pub(super) name: Arc<str>,
     tz: Tz,
-    /// The same, of the zones that have a name, which says what its hours are called.
+    /// The same zone if it has a name, which provides abbreviations.
     named_tz: Option<chrono_tz::Tz>,
 }
 
 impl LocalZone {
-    /// The zone of a name, if there is one: none of UTC.
+    /// Returns the zone of a name, or `None` for UTC.
     pub(super) fn from_name(name: &Arc<str>) -> Result<Option<Self>> {
         match matches!(name.as_ref(), "UTC" | "+00:00") {
             true => Ok(None),
@@ -44,13 +44,13 @@ impl LocalZone {
         }
     }
 
-    /// How many seconds the clocks are ahead of UTC at an instant.
+    /// Returns the offset from UTC at an instant, in seconds.
     pub(super) fn utc_offset_at(&self, seconds: i64) -> Result<i64> {
         let at = DateTime::from_timestamp(seconds, 0).ok_or_else(time_out_of_range_error)?;
         Ok(self.tz.offset_from_utc_datetime(&at.naive_utc()).fix().local_minus_utc().into())
     }
 
-    /// What the zone is called at an instant: `CEST`.
+    /// Returns the abbreviation of the zone at an instant: `CEST`.
     pub(super) fn abbreviation(&self, seconds: i64) -> Result<String> {
         let at =
             DateTime::from_timestamp(seconds, 0).ok_or_else(time_out_of_range_error)?.naive_utc();
@@ -61,8 +61,8 @@ impl LocalZone {
         })
     }
 
-    /// How many seconds the clocks are ahead of UTC when they show a time: of one that they show twice, the
-    /// first time or the last.
+    /// Returns the offset from UTC at a local time, in seconds. For a local time that occurs twice, `first`
+    /// selects the first occurrence, otherwise the last.
     pub(super) fn utc_offset_of_local_time(&self, shown: i64, first: bool) -> Result<i64> {
         let shown =
             DateTime::from_timestamp(shown, 0).ok_or_else(time_out_of_range_error)?.naive_utc();
@@ -72,7 +72,7 @@ impl LocalZone {
                 true => early,
                 false => late,
             },
-            // As before the leap; no clock leaps further than a day.
+            // The offset before the clock change; no clock changes by more than a day.
             MappedLocalTime::None => {
                 let before = shown
                     .checked_sub_signed(TimeDelta::hours(25))
@@ -87,7 +87,7 @@ impl LocalZone {
     }
 }
 
-/// The refusal of a time that a calendar does not reach.
+/// Returns the error for a time outside the range of its type or its zone's calendar.
 pub(super) fn time_out_of_range_error() -> DataFusionError {
     overflow_error(
         "a time is beyond the years that its type or its zone has",
@@ -95,7 +95,7 @@ pub(super) fn time_out_of_range_error() -> DataFusionError {
     )
 }
 
-/// How many of a unit a second has.
+/// Returns the number of units per second.
 pub(super) fn units_per_second(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
@@ -105,7 +105,7 @@ pub(super) fn units_per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-/// What a clock shows, and how far it is ahead of UTC.
+/// A local time and its offset from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LocalTime {
     /// Days since 1970.
@@ -117,32 +117,32 @@ pub(super) struct LocalTime {
 }
 
 impl LocalTime {
-    /// A calendar's date of it.
+    /// Returns the date.
     pub(super) fn date(self) -> CalendarDate {
         date_from_days(self.days)
     }
 
-    /// Seconds since 1970 of what is shown, as if it were in UTC.
+    /// Returns the seconds since 1970, with the local time taken as UTC.
     pub(super) fn total_seconds(self) -> i64 {
-        // The sum fits, since it was read from as many bits; the days alone may not.
+        // The sum fits, since it came from a 64-bit number; the product of the days alone may not.
         self.days.wrapping_mul(DAY_SECONDS).wrapping_add(self.nanos / SECOND_NANOS)
     }
 
-    /// Nanoseconds since 1970 of what is shown, as if it were in UTC.
+    /// Returns the nanoseconds since 1970, with the local time taken as UTC.
     pub(super) fn total_nanos(self) -> i128 {
         i128::from(self.days) * i128::from(DAY_NANOS) + i128::from(self.nanos)
     }
 }
 
-/// An argument that is dates, timestamps or times of day.
+/// An argument of dates, timestamps or times of day.
 #[derive(Debug)]
 pub(super) struct TimeArgument {
     values: Int64Array,
     rows: RowMapping,
-    /// How many of its units a day has: one, of dates.
+    /// Number of the type's units per day; 1 for dates.
     units_per_day: i64,
     pub(super) zone: Option<LocalZone>,
-    /// Whether there are days: not of times of day.
+    /// False for times of day.
     pub(super) has_days: bool,
 }
 
@@ -173,23 +173,23 @@ impl TimeArgument {
         Ok(TimeArgument { values, rows, units_per_day: per_day, zone, has_days })
     }
 
-    /// The number that the time of a row is: of its unit, since 1970.
+    /// Returns the time of a row in units of its type, since 1970.
     pub(super) fn raw_value(&self, row: usize) -> Option<i64> {
         let row = self.rows.value_index(row);
         self.values.is_valid(row).then(|| self.values.value(row))
     }
 
-    /// The instant of a row, as a clock of UTC shows it.
+    /// Returns the time of a row in UTC.
     pub(super) fn utc_time(&self, row: usize) -> Option<LocalTime> {
         let raw = self.raw_value(row)?;
         let nanos = raw.rem_euclid(self.units_per_day) * (DAY_NANOS / self.units_per_day);
         Some(LocalTime { days: raw.div_euclid(self.units_per_day), nanos, utc_offset_seconds: 0 })
     }
 
-    /// The time of a row, as the clocks of its zone show it.
+    /// Returns the local time of a row in its zone.
     ///
     /// # Errors
-    /// For a time that the zone's calendar does not reach.
+    /// Fails for a time outside of the zone's calendar.
     pub(super) fn local_time(&self, row: usize) -> Result<Option<LocalTime>> {
         let Some(instant) = self.utc_time(row) else { return Ok(None) };
         let Some(zone) = &self.zone else { return Ok(Some(instant)) };
@@ -197,10 +197,10 @@ impl TimeArgument {
         Ok(Some(apply_utc_offset(instant, ahead)))
     }
 
-    /// The unit's number of the instant at which the clocks show so many days and nanoseconds.
+    /// Converts a local time in nanoseconds since 1970 to an instant in units of the type.
     ///
     /// # Errors
-    /// Where the type does not reach it.
+    /// Fails for an instant outside the range of the type.
     pub(super) fn raw_value_of_local_time(&self, nanos: i128, first: bool) -> Result<i64> {
         let mut nanos = nanos;
         if let Some(zone) = &self.zone {
@@ -212,25 +212,25 @@ impl TimeArgument {
         self.raw_value_of_utc_time(nanos)
     }
 
-    /// The unit's number of an instant.
+    /// Converts an instant in nanoseconds since 1970 to units of the type.
     ///
     /// # Errors
-    /// Where the type does not reach it.
+    /// Fails for an instant outside the range of the type.
     pub(super) fn raw_value_of_utc_time(&self, nanos: i128) -> Result<i64> {
         i64::try_from(nanos.div_euclid(i128::from(DAY_NANOS / self.units_per_day)))
             .map_err(|_| time_out_of_range_error())
     }
 }
 
-/// What a clock shows that is so many seconds ahead of UTC: of at most a day or two.
+/// Returns the local time at an offset from UTC of at most a day or two.
 fn apply_utc_offset(instant: LocalTime, ahead: i64) -> LocalTime {
     let nanos = instant.nanos + ahead * SECOND_NANOS;
     let days = instant.days + nanos.div_euclid(DAY_NANOS);
     LocalTime { days, nanos: nanos.rem_euclid(DAY_NANOS), utc_offset_seconds: ahead }
 }
 
-/// The type that an argument that is a day or an instant is cast to: text to a TIMESTAMP. None where it is
-/// neither.
+/// Returns the type that a date or timestamp argument is cast to; text becomes a TIMESTAMP. Returns `None`
+/// for other types.
 pub(super) fn instant_cast_type(given: &DataType) -> Option<DataType> {
     match given {
         DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, _) => Some(given.clone()),
@@ -242,7 +242,7 @@ pub(super) fn instant_cast_type(given: &DataType) -> Option<DataType> {
     }
 }
 
-/// As [`as_instant`], of times of day too.
+/// Like [`instant_cast_type`], but accepts times of day too.
 pub(super) fn time_cast_type(given: &DataType) -> Option<DataType> {
     match given {
         DataType::Time32(_) | DataType::Time64(_) => Some(given.clone()),

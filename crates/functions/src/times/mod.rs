@@ -1,11 +1,12 @@
-//! Functions of instants, dates and spans.
+//! Functions of timestamps, dates and intervals.
 //!
-//! - `calendar`: which date is a day, and which week is it in? `clocks`: what do clocks show?
-//! - `formats`: how is a time written and read, part by part? `codes`, `patterns`, `letters`: which parts does
-//!   a format have that is written as C, PostgreSQL or Java have them?
-//! - `written`, `read`: times as text, and text as times.
-//! - `differences`: how far are two times apart? `days`: which day is it then? `buckets`: in which bucket is a
-//!   time? `bins`: round bounds of ranges. `epochs`: which number is it? `parts`: fields of times and intervals.
+//! - `calendar`: dates and weeks of days since 1970. `local_times`: times as the clocks of a zone show them.
+//! - `datetime_format`: parsed formats that write and parse times. `percent_codes`, `postgres_patterns`,
+//!   `java_patterns`: parsers of formats as C, PostgreSQL and Java write them.
+//! - `time_to_text`, `text_to_time`: times as text, and text as times.
+//! - `time_differences`: distances of two times. `day_functions`: days derived from a day. `time_bucket`: the
+//!   bucket of a time. `time_bins`: round bounds of ranges. `epoch_functions`: times as numbers.
+//!   `date_fields`: fields of times and intervals.
 
 mod calendar;
 mod date_fields;
@@ -33,17 +34,17 @@ pub(crate) use time_bins::round_time_bins;
 
 use crate::row_function::RowFunction;
 
-/// Returns `date_field`.
+/// Returns the function `date_field`.
 pub(crate) fn date_field_udf() -> ScalarUDF {
     date_fields::DatePartsFunction::SingleField.into_udf()
 }
 
-/// Returns whether values of a type are days or instants.
+/// Returns whether a type is a date or a timestamp.
 pub(crate) fn is_date_or_timestamp(of: &DataType) -> bool {
     matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
 }
 
-/// All of them.
+/// Returns all functions of this module.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     use day_functions::DayFunction;
     use epoch_functions::{EpochFunction, MakeTimeFunction};

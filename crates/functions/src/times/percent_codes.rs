@@ -1,10 +1,11 @@
-//! Formats of `%` and a letter, in the four dialects that there are of them.
+//! Formats of `%` and a letter, in four dialects.
 //!
-//! C's and Python's codes are DuckDB's too, which has `%f`, `%g` and `%n` for six, three and nine digits of the
-//! fraction; DataFusion's `to_char` and `to_timestamp` take chrono's, where `%f` are nine. MySQL's `%M` is the
-//! month's name, and minutes are `%i`; ClickHouse's go by MySQL, and have C's besides. Sources: the manuals of
-//! DuckDB ("Date Format Functions"), chrono (`format::strftime`), MySQL (`DATE_FORMAT`) and ClickHouse
-//! (`formatDateTime`). A `-` behind the `%` writes a number without zeros before it, `_` with blanks.
+//! C's and Python's codes are also DuckDB's, which adds `%f`, `%g` and `%n` for six, three and nine digits of
+//! the fraction. DataFusion's `to_char` and `to_timestamp` take chrono's codes, where `%f` has nine digits.
+//! In MySQL, `%M` is the name of the month and `%i` the minutes; ClickHouse follows MySQL and adds some of
+//! C's codes. Sources: the manuals of DuckDB ("Date Format Functions"), chrono (`format::strftime`), MySQL
+//! (`DATE_FORMAT`) and ClickHouse (`formatDateTime`). A `-` behind the `%` writes a number without leading
+//! zeros, `_` with leading blanks.
 
 use datafusion_common::Result;
 
@@ -13,21 +14,21 @@ use super::datetime_format::{
 };
 use crate::row_function::{shorten_for_message, usage_error};
 
-/// Whose codes they are.
+/// The dialect of a format's codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum CodeDialect {
     /// C, Python and DuckDB.
     C,
-    /// DataFusion's `to_char`.
+    /// DataFusion's `to_char` and `to_timestamp`.
     Chrono,
     MySql,
     ClickHouse,
 }
 
-/// The format that a text of codes is.
+/// Parses a format of codes.
 ///
 /// # Errors
-/// For a code that there is not.
+/// Fails for an unknown code.
 pub(super) fn parse_codes(text: &str, dialect: CodeDialect) -> Result<DateTimeFormat> {
     let mut format = DateTimeFormat::default();
     let mut letters = text.chars().enumerate().peekable();
@@ -44,7 +45,7 @@ pub(super) fn parse_codes(text: &str, dialect: CodeDialect) -> Result<DateTimeFo
             fill = Some(flag);
             letters.next();
         }
-        // Colons, points and counts of digits are part of a code.
+        // Colons, points and digit counts are part of a code.
         while let Some((_, letter)) = letters.peek().copied() {
             code.push(letter);
             letters.next();
@@ -82,7 +83,8 @@ const DIALECT_HINTS: [&str; 4] = [
     "codes are ClickHouse's: %Y %m %d %H %i %S %f %y %M %b %W %a %c %e %h %p; strftime takes C's",
 ];
 
-/// `%H:%M` is hours and minutes to C, and hours and a month's name to MySQL.
+/// Fails for `%H:%M` in MySQL's dialect, which means hours and the name of a month, while C's means hours and
+/// minutes.
 fn reject_month_for_minutes(text: &str) -> Result<()> {
     for hour in ["%H", "%h", "%I", "%k", "%l"] {
         for between in [":", ".", "", "h"] {
@@ -100,7 +102,7 @@ fn reject_month_for_minutes(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A number of so many digits, zeros before it unless a flag says otherwise.
+/// Returns a number of `width` digits, with leading zeros unless a flag changes that.
 fn number_piece(field: TimeField, width: usize, flag: Option<char>) -> FormatPiece {
     let fill = match flag {
         Some('-') => Padding::Nothing,
@@ -110,7 +112,7 @@ fn number_piece(field: TimeField, width: usize, flag: Option<char>) -> FormatPie
     FormatPiece::Number(field, fill)
 }
 
-/// The same, blanks before it unless a flag says otherwise.
+/// Returns a number of `width` characters, with leading blanks unless a flag changes that.
 fn blank_padded_piece(field: TimeField, width: usize, flag: Option<char>) -> FormatPiece {
     number_piece(field, width, Some(flag.unwrap_or('_')))
 }
@@ -127,7 +129,7 @@ fn half_day_piece(letters: LetterCase) -> FormatPiece {
     FormatPiece::AmPm { letter_case: letters, has_dots: false }
 }
 
-/// Several codes at once.
+/// Pushes a format of several codes, the expansion of one code.
 fn push_codes(format: &mut DateTimeFormat, codes: &str, dialect: CodeDialect) -> bool {
     let mut letters = codes.chars();
     while let Some(letter) = letters.next() {
@@ -144,7 +146,7 @@ fn push_codes(format: &mut DateTimeFormat, codes: &str, dialect: CodeDialect) ->
     true
 }
 
-/// Adds what a code stands for; false where there is no such code.
+/// Pushes the piece that a code stands for. Returns false for an unknown code.
 fn push_code(
     format: &mut DateTimeFormat,
     code: &str,
@@ -153,7 +155,7 @@ fn push_code(
 ) -> bool {
     use CodeDialect::{C, Chrono, ClickHouse, MySql};
     let is_click = dialect == ClickHouse;
-    // Those of MySQL, which ClickHouse has too.
+    // ClickHouse has these codes of MySQL too.
     let is_mysql = dialect == MySql || is_click;
     let piece = match (code, dialect) {
         ("%", _) => FormatPiece::Text("%".into()),

@@ -1,11 +1,13 @@
 //! PostgreSQL's patterns of times: `YYYY-MM-DD HH24:MI:SS`.
 //!
-//! Source: its manual, "Data Type Formatting Functions". Names of months and days are filled with blanks up to
-//! nine letters unless `FM` stands before them, and are spelled as the pattern is: `MONTH`, `Month`, `month`.
-//! Departures: a letter that is no pattern is refused, but for `T` and `Z`, where PostgreSQL copies it; the
-//! `T` between a day and an hour is one (to PostgreSQL `DDTHH24` is a day with `TH` and `H24`); `HH24:MM`,
-//! hours and a month, is refused; `FX` and `TM` change nothing; times that are read may have fewer digits than
-//! their pattern, but no other signs.
+//! Source: PostgreSQL manual, "Data Type Formatting Functions". Names of months and days are padded with
+//! blanks to nine letters unless `FM` precedes them, and take the case of the pattern: `MONTH`, `Month`,
+//! `month`.
+//!
+//! Departures: a letter that is not a pattern is an error, except `T` and `Z`, while PostgreSQL copies all
+//! such letters. The `T` between a day and an hour is a letter (PostgreSQL reads `DDTHH24` as a day with
+//! `TH`, and `H24`). `HH24:MM`, hours and a month, is an error. `FX` and `TM` have no effect. A parsed time
+//! may have fewer digits than its pattern, but no other punctuation.
 
 use datafusion_common::Result;
 
@@ -14,7 +16,7 @@ use super::datetime_format::{
 };
 use crate::row_function::{shorten_for_message, usage_error};
 
-/// Numbers, and how many digits they have. A longer one stands before those that it begins with.
+/// Patterns of numbers with their maximum digits. A pattern precedes those that are its prefixes.
 const NUMBER_PATTERNS: [(&str, TimeField, usize); 28] = [
     ("HH24", TimeField::Hour, 2),
     ("HH12", TimeField::Hour1To12, 2),
@@ -49,10 +51,10 @@ const NUMBER_PATTERNS: [(&str, TimeField, usize); 28] = [
 const FRACTION_PATTERNS: [(&str, u32); 8] =
     [("MS", 3), ("US", 6), ("FF1", 1), ("FF2", 2), ("FF3", 3), ("FF4", 4), ("FF5", 5), ("FF6", 6)];
 
-/// The format that a pattern is.
+/// Parses a pattern.
 ///
 /// # Errors
-/// For letters that are no pattern.
+/// Fails for letters that are not a pattern.
 pub(super) fn parse_postgres_pattern(pattern: &str) -> Result<DateTimeFormat> {
     let mut format = DateTimeFormat::default();
     let mut rest = pattern;
@@ -107,7 +109,7 @@ pub(super) fn parse_postgres_pattern(pattern: &str) -> Result<DateTimeFormat> {
         reject_month_for_minutes(&format, &piece, pattern)?;
         rest = &rest[length..];
         let ends = rest.get(..2).filter(|ending| ending.eq_ignore_ascii_case("TH"));
-        // `DDTHH24` is no ending.
+        // In `DDTHH24`, `TH` is not an ordinal suffix.
         let ends = ends.filter(|_| !rest.get(..3).is_some_and(|next| next.starts_with("THH")));
         match (piece, ends) {
             (FormatPiece::Number(field, fill), Some(ending)) => {
@@ -125,7 +127,7 @@ pub(super) fn parse_postgres_pattern(pattern: &str) -> Result<DateTimeFormat> {
     Ok(format)
 }
 
-/// Text in quotes, up to its end.
+/// Parses quoted text. Returns the rest behind the closing quote.
 fn parse_quoted_text<'a>(
     text: &'a str,
     pattern: &str,
@@ -148,7 +150,7 @@ fn parse_quoted_text<'a>(
     ))
 }
 
-/// Hours with a month behind them are meant with minutes.
+/// Fails for hours followed by a month, which is a mistake for minutes.
 fn reject_month_for_minutes(
     format: &DateTimeFormat,
     piece: &FormatPiece,
@@ -174,7 +176,7 @@ fn reject_month_for_minutes(
     }
 }
 
-/// The spelling that a word asks for by its own.
+/// Returns the letter case that a pattern word asks for by its own case.
 fn letter_case_of_word(word: &str) -> LetterCase {
     let mut letters = word.chars().filter(char::is_ascii_alphabetic);
     let first = letters.next().is_some_and(|letter| letter.is_ascii_uppercase());
@@ -186,7 +188,7 @@ fn letter_case_of_word(word: &str) -> LetterCase {
     }
 }
 
-/// The pattern at the beginning of a text, and how long it is.
+/// Parses the pattern at the beginning of a text. Returns the piece and the length of the pattern.
 fn parse_piece(rest: &str, upper: &str, fills: bool) -> Option<(FormatPiece, usize)> {
     let word = |length: usize| letter_case_of_word(&rest[..length]);
     let is = |pattern: &str| upper.starts_with(pattern);

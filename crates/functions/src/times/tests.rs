@@ -1,4 +1,4 @@
-//! What the functions of times answer, call by call.
+//! Results of the functions of times, call by call.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use crate::test_calls::{call_with_columns, check_call_errors, check_calls};
 
-/// Answers of DuckDB 2.0.
+/// Expected values from DuckDB 2.0.
 #[test]
 fn fields_of_times_match_duckdb() {
     check_calls(&[
@@ -73,7 +73,7 @@ fn fields_of_times_match_duckdb() {
     ]);
 }
 
-/// Answers of DuckDB 2.0.
+/// Expected values from DuckDB 2.0.
 #[test]
 fn parts_of_intervals_keep_their_sign() {
     check_calls(&[
@@ -112,7 +112,7 @@ fn make_timestamptz_converts_local_time_to_instant() {
         ("make_timestamptz(2021, 12, 30, 10, 12, 4)", "2021-12-30T10:12:04Z"),
         ("make_timestamptz(2021, 12, 30, 10, 12, 4, 'UTC')", "2021-12-30T10:12:04Z"),
         ("make_timestamptz(2021, 12, 30, 10, 12, 4, '+02:00')", "2021-12-30T08:12:04Z"),
-        // The later of two times that clocks show, and what is as long after the leap.
+        // A local time that occurs twice is the later one; a skipped one is as long after the clock change.
         ("make_timestamptz(2026, 10, 25, 2, 30, 0, 'Europe/Berlin')", "2026-10-25T01:30:00Z"),
         ("make_timestamptz(2026, 3, 29, 2, 30, 0, 'Europe/Berlin')", "2026-03-29T01:30:00Z"),
         ("make_timestamptz(2021, 12, 30, 10, 12, 4, NULL)", "NULL"),
@@ -158,7 +158,7 @@ fn strftime_formats_times_by_c_codes() {
         ("strftime(BERLIN '1970-01-01 01:00:00', '%s')", "0"),
         ("strftime(TIMESTAMP '2026-01-05 08:05:09', '%.f|%3f|%.6f')", "|000|.000000"),
         ("strftime(TIMESTAMP '2026-01-05 08:05:09.25', '%S%.f')", "09.250"),
-        // Either order; a text is a time too.
+        // Arguments in either order; a text is accepted as a time.
         ("strftime('%d.%m.', DATE '2026-01-05')", "05.01."),
         ("strftime('%d.%m.', '2026-01-05 08:00:00')", "05.01."),
         ("strftime('2026-01-05', '%d.%m.')", "05.01."),
@@ -215,7 +215,7 @@ fn strptime_parses_texts_by_c_codes() {
         ("strptime('2026-07-01 12:00 UTC', '%Y-%m-%d %H:%M %Z')", "2026-07-01T12:00:00"),
         ("strptime('2026-07-01T12:00+05:30', '%Y-%m-%dT%H:%M%z')", "2026-07-01T06:30:00"),
         ("strptime('2026-07-01T12:00Z', '%Y-%m-%dT%H:%M%z')", "2026-07-01T12:00:00"),
-        // Twice on these clocks, and never.
+        // Local times that occur twice, and never.
         ("strptime('2026-10-25 02:30 Europe/Berlin', '%F %R %Z')", "2026-10-25T01:30:00"),
         ("strptime('2026-03-29 02:30 Europe/Berlin', '%F %R %Z')", "2026-03-29T01:30:00"),
         ("strptime('monday, 5 JANUARY 2026', '%A, %d %B %Y')", "2026-01-05T00:00:00"),
@@ -319,7 +319,7 @@ fn to_char_formats_times_by_postgres_patterns() {
         ),
         ("to_char(DATE '-0043-03-15', 'YYYY BC AD')", "0044 BC BC"),
         ("to_char(DATE '2026-01-05', 'AD A.D.')", "AD A.D."),
-        // Codes of chrono, as before.
+        // Chrono's codes.
         (
             "to_char(TIMESTAMP '2026-01-05 20:05:09.5', '%d/%m/%Y %H:%M:%S%.3f %f')",
             "05/01/2026 20:05:09.500 500000000",
@@ -525,7 +525,7 @@ fn time_buckets_start_at_multiples_from_the_origin() {
             "2026-01-05T07:10:00",
         ),
         ("time_bucket(INTERVAL '1 month', DATE '2026-01-03', INTERVAL '4 days')", "2025-12-05"),
-        // The day of the clocks there; hours as long as hours are.
+        // Days follow local time; hours keep their length.
         (
             "time_bucket(INTERVAL '1 day', BERLIN '2026-07-01 01:00:00')",
             "2026-07-01T00:00:00+02:00",
@@ -630,7 +630,7 @@ fn format_above_maximum_length_is_rejected() {
     }
 }
 
-/// A function that takes formats of chrono's, and answers with none.
+/// A function that takes chrono's formats and always fails.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ChronoFormatFunction(Signature, DataType);
 
@@ -714,7 +714,7 @@ fn postgres_patterns_are_parsed_and_chrono_formats_passed_on() {
 }
 
 proptest! {
-    /// What is written by a format is read by it again, and is what chrono writes.
+    /// Compares formatted times with chrono's, and parses them back.
     #[test]
     fn formatted_times_match_chrono_and_parse_back(
         micros in -62_135_596_800_000_000_i64..253_402_300_799_999_999,
@@ -746,7 +746,7 @@ proptest! {
         }
     }
 
-    /// No text and no format makes a panic.
+    /// Checks that no text and no format cause a panic.
     #[test]
     fn no_text_and_format_cause_a_panic(text in "\\PC{0,24}", format in "[%a-zA-Z0-9 '\":.\\\\-]{0,12}") {
         use super::time_to_text::FormatLanguage;

@@ -1,12 +1,13 @@
-//! Text as times: `strptime`, `try_strptime`, `date_parse`, and what PostgreSQL's patterns make of `to_timestamp` and
+//! Text as times: `strptime`, `try_strptime`, `date_parse`, and PostgreSQL's patterns for `to_timestamp` and
 //! `to_date`.
 //!
-//! A text has to be of the format from its beginning to its end, but for blanks around it; a blank in the
-//! format stands for any number of them. Parts that the format does not have are those of 1970-01-01 00:00:00; of `strptime` and
-//! `try_strptime` those of 1900-01-01 00:00:00, as in Python and DuckDB.
-//! A time with an offset or a zone becomes UTC. The functions return a TIMESTAMP, whatever the format, since a format
-//! may become a constant only after types are settled. Where the statement has the format written out and
-//! [`reads_instants`] holds, the planner casts the call to TIMESTAMP WITH TIME ZONE.
+//! A text must match the format from its beginning to its end, except for blanks around it; a blank in the
+//! format matches any number of blanks. Missing parts default to 1970-01-01 00:00:00, and for `strptime` and
+//! `try_strptime` to 1900-01-01 00:00:00, as in Python and DuckDB.
+//!
+//! A time with an offset or a zone is converted to UTC. The functions return a TIMESTAMP whatever the format,
+//! since a format may become constant only after types are settled. If the statement contains the format as a
+//! literal and [`is_instant_format`] holds, the planner casts the call to TIMESTAMP WITH TIME ZONE.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ use crate::row_function::{
     usage_error, wrong_arguments_error,
 };
 
-/// A text that is none of the formats.
+/// Returns the error for a text that matches none of the formats.
 fn format_mismatch_error(
     text: &str,
     formats: &[String],
@@ -56,7 +57,7 @@ fn format_mismatch_error(
     })
 }
 
-/// A format, with its text.
+/// A parsed format, with its text.
 struct NamedFormat {
     text: String,
     format: DateTimeFormat,
@@ -68,7 +69,7 @@ impl NamedFormat {
     }
 }
 
-/// The first of the formats that a text is of.
+/// Parses a text by the first of the formats that it matches.
 fn parse_by_first_fitting_format(
     text: &str,
     formats: &[NamedFormat],
@@ -92,18 +93,18 @@ fn instant_micros(instant: ParsedInstant, text: &str) -> Result<i64> {
     })
 }
 
-/// Text as a TIMESTAMP.
+/// Functions that parse a text to a TIMESTAMP.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum StrptimeFunction {
-    /// `strptime`
+    /// `strptime`: an error for a text that does not match.
     Strptime,
-    /// `try_strptime`, which is null for a text that is none of the format.
+    /// `try_strptime`: null for a text that does not match.
     TryStrptime,
-    /// `date_parse`, of Java's patterns and MySQL's codes.
+    /// `date_parse`: Java's patterns or MySQL's codes.
     DateParse,
 }
 
-/// The formats of a call: one a row, or a list of them.
+/// An argument of formats: one per row, or a list of them per row.
 enum FormatArgument {
     Texts(TextArgument),
     Lists(ArrayRef, RowMapping),
@@ -132,7 +133,7 @@ impl FormatArgument {
         )
     }
 
-    /// The formats of a row, nulls left out; none where there is no list.
+    /// Returns the formats of a row without nulls, or `None` for a null.
     fn row_formats(&self, row: usize) -> Result<Option<Vec<String>>> {
         match self {
             FormatArgument::Texts(texts) => Ok(texts.get(row).map(|text| vec![text.to_owned()])),
@@ -166,7 +167,7 @@ impl StrptimeFunction {
         }
     }
 
-    /// The year of texts whose format has none.
+    /// Returns the year of texts whose format has none.
     fn default_year(&self) -> Option<i64> {
         match self {
             StrptimeFunction::DateParse => None,
@@ -290,7 +291,7 @@ impl RowFunction for StrptimeFunction {
     }
 }
 
-/// Texts of one format as seconds, for functions of other rooms.
+/// Parses texts by one format per row, for functions of other modules.
 pub(super) fn parse_instants(
     given: &ArgumentBatch<'_>,
     text: usize,
@@ -312,7 +313,7 @@ pub(super) fn parse_instants(
     rows.collect()
 }
 
-/// Returns whether `function` reads instants by `format`.
+/// Returns whether `function` parses instants with `format`.
 pub(crate) fn is_instant_format(function: &str, format: &str) -> bool {
     let readers =
         [StrptimeFunction::Strptime, StrptimeFunction::TryStrptime, StrptimeFunction::DateParse];
@@ -327,8 +328,8 @@ pub(crate) fn is_instant_format(function: &str, format: &str) -> bool {
     language.parse_format(format).is_ok_and(|format| format.is_instant_format())
 }
 
-/// A function of text by formats of chrono's, `to_timestamp` or `to_date`, that takes a pattern of PostgreSQL's
-/// too: a constant without `%`.
+/// Wraps `to_timestamp` or `to_date`, which take chrono's formats, to accept a PostgreSQL pattern as well: a
+/// constant without `%`.
 pub(crate) fn with_postgres_patterns(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
     ScalarUDF::from(PostgresPatternFunction::new(Arc::clone(theirs)))
 }
@@ -355,7 +356,7 @@ impl PostgresPatternFunction {
     }
 }
 
-/// The pattern that a constant is, if it is one.
+/// Returns a constant as a PostgreSQL pattern, if it is one.
 fn postgres_pattern(constant: &ScalarValue) -> Option<&str> {
     let format = constant.try_as_str().flatten()?;
     let is_pattern = !format.contains('%') && format.contains(|of: char| of.is_ascii_alphabetic());
@@ -411,11 +412,11 @@ impl ScalarUDFImpl for PostgresPatternFunction {
     }
 }
 
-/// What `to_timestamp`, `to_timestamp_micros` and their like, or `to_date`, are of text by a pattern of
-/// PostgreSQL's.
+/// Evaluates `to_timestamp`, its variants such as `to_timestamp_micros`, or `to_date` for text and a
+/// PostgreSQL pattern.
 ///
 /// # Errors
-/// Where a text is none of the pattern, or a time that the answer's type does not reach.
+/// Fails for a text that does not match the pattern, and for a time outside the range of the result type.
 fn parse_by_pattern(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     let is_constant = args.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
     let rows = if is_constant { 1 } else { args.number_rows };

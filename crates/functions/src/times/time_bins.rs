@@ -1,4 +1,4 @@
-//! Round bounds of ranges of times: of months, days, hours, whatever unit is below their width.
+//! Round bounds of time ranges, rounded to months, days, hours or whichever unit is below their width.
 
 use datafusion_common::Result;
 
@@ -19,7 +19,8 @@ struct TimeWidth {
 }
 
 impl TimeWidth {
-    /// The width of each of a count of ranges, whose parts below a larger one are rounded or left out.
+    /// Calculates the width of each of `count` ranges; units far below the largest one are rounded or
+    /// dropped.
     fn from_range(low: i64, high: i64, count: usize) -> Self {
         let parts = |micros: i64| {
             let date = date_from_days(micros.div_euclid(DAY_MICROS));
@@ -31,7 +32,7 @@ impl TimeWidth {
         let months = (high_month - low_month) as f64 / count;
         let mut days = (high_day - low_day) as f64 / count;
         let mut micros = (high_micros - low_micros) as f64 / count;
-        // A part of a month is of 30 days, a part of a day of its hours.
+        // The fraction of a month counts 30 days, the fraction of a day its hours.
         if months > 0.0 {
             days += months.fract() * 30.0;
         }
@@ -53,7 +54,7 @@ impl TimeWidth {
         TimeWidth { months, days, micros }
     }
 
-    /// A time, or the next one that is round for this width.
+    /// Rounds a time up to one that is round for this width.
     fn round_up(self, micros: i64) -> i64 {
         let days = -(-micros).div_euclid(DAY_MICROS);
         let unit = match () {
@@ -71,7 +72,7 @@ impl TimeWidth {
         -(-micros).div_euclid(unit) * unit
     }
 
-    /// The time that is this width earlier.
+    /// Returns the time that is one width earlier.
     fn step_back(self, micros: i64) -> i64 {
         let mut days = micros.div_euclid(DAY_MICROS);
         if self.months != 0 {
@@ -82,12 +83,12 @@ impl TimeWidth {
     }
 }
 
-/// Bounds of at most a count of ranges of times, in microseconds since 1970, the last first.
+/// Returns the bounds of at most `count` time ranges in microseconds since 1970, the last first.
 ///
 /// # Errors
-/// For times that a calendar of microseconds does not reach.
+/// Fails for times outside the range of microsecond timestamps.
 pub(crate) fn round_time_bins(low: i64, high: i64, count: usize) -> Result<Vec<i64>> {
-    // Further than any bound is rounded.
+    // A margin beyond the largest rounding of a bound.
     let reach = i64::MAX - 400 * DAY_MICROS;
     if high > reach || low < -reach {
         return Err(time_out_of_range_error());

@@ -1,8 +1,8 @@
-//! `time_bucket`: the beginning of the bucket that a time is in, of widths of months, or of days and less.
+//! `time_bucket`: the start of the bucket that contains a time, for widths of months, or of days and less.
 //!
-//! Buckets are counted from an origin: 2000-01-03, a Monday, as DuckDB and Timescale do, and 2000-01-01 for
-//! widths of months. Buckets of whole days and months are what the clocks of a zone show; shorter ones are
-//! equally long wherever clocks leap.
+//! Buckets are counted from an origin: 2000-01-03, a Monday, as in DuckDB and Timescale, and 2000-01-01 for
+//! widths of months. Buckets of whole days and months follow local time in the zone; shorter buckets have
+//! equal lengths across clock changes.
 
 use std::sync::Arc;
 
@@ -25,10 +25,11 @@ use crate::row_function::{
 /// Monday, 2000-01-03, in days since 1970.
 const BUCKET_ORIGIN_DAYS: i64 = 10_959;
 
+/// The function `time_bucket`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct TimeBucketFunction;
 
-/// How wide buckets are.
+/// The width of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BucketWidth {
     Months(i64),
@@ -57,7 +58,7 @@ impl BucketWidth {
         Ok(width)
     }
 
-    /// Whether buckets begin as clocks show it.
+    /// Returns whether buckets start at local times, because their width is whole days or months.
     fn is_in_whole_days(self) -> bool {
         match self {
             BucketWidth::Months(_) => true,
@@ -65,7 +66,7 @@ impl BucketWidth {
         }
     }
 
-    /// The beginning of a time's bucket, in nanoseconds since 1970.
+    /// Returns the start of the bucket that contains a time, in nanoseconds since 1970.
     fn bucket_start(self, time: LocalTime, origin: Option<LocalTime>) -> i128 {
         match self {
             BucketWidth::Nanos(width) => {
@@ -74,7 +75,7 @@ impl BucketWidth {
                     LocalTime::total_nanos,
                 );
                 let since = time.total_nanos() - origin;
-                // Numbers of 64 bits, where they do, are divided several times as fast.
+                // Division of 64-bit numbers, where they suffice, is several times as fast.
                 let begins = match (i64::try_from(since), i64::try_from(width)) {
                     (Ok(since), Ok(width)) => {
                         i128::from(since) - i128::from(since.rem_euclid(width))
@@ -91,7 +92,7 @@ impl BucketWidth {
                     utc_offset_seconds: 0,
                 });
                 let from = origin.date();
-                // An origin within a month begins buckets within months.
+                // An origin within a month starts buckets within months.
                 let is_before =
                     |time: LocalTime| (time.date().day, time.nanos) < (from.day, origin.nanos);
                 let months = months_since_year_zero(time.date())
@@ -216,7 +217,7 @@ impl RowFunction for TimeBucketFunction {
                 begun.append_null();
                 continue;
             };
-            // The time is moved back, and the beginning of its bucket on again.
+            // An offset shifts the time back, and the start of its bucket forward again.
             let begins = width.bucket_start(add_interval(time, offset, -1)?, origin);
             let begins = match offset {
                 IntervalMonthDayNano { months: 0, days: 0, nanoseconds: 0 } => begins,
@@ -245,12 +246,12 @@ impl RowFunction for TimeBucketFunction {
 fn local_time_from_nanos(nanos: i128) -> Result<LocalTime> {
     let day = i128::from(DAY_NANOS);
     let days = i64::try_from(nanos.div_euclid(day)).map_err(|_| time_out_of_range_error())?;
-    // Less than a day.
+    // Less than a day of nanoseconds fits.
     let nanos = nanos.rem_euclid(day) as i64;
     Ok(LocalTime { days, nanos, utc_offset_seconds: 0 })
 }
 
-/// A time so much later, or earlier: by months, then days, then the rest.
+/// Adds an interval to a time, or subtracts it if `sign` is -1: months first, then days, then the rest.
 fn add_interval(time: LocalTime, by: IntervalMonthDayNano, sign: i64) -> Result<LocalTime> {
     if (by.months, by.days, by.nanoseconds) == (0, 0, 0) {
         return Ok(time);

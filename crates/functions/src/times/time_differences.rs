@@ -1,11 +1,11 @@
-//! How far two times are apart: `date_diff` counts the boundaries of a unit between them, `date_sub` the units
-//! that are whole; `age` and `months_between` count months.
+//! Distances of two times: `date_diff` counts the boundaries of a unit between them, `date_sub` the whole
+//! units; `age` and `months_between` count months.
 //!
-//! As DuckDB has them (its manual, "Timestamp Functions"): a week begins on Monday; a month is whole when the
-//! clock shows the same day and time again, or the month's last day where it has no such day. Times of zones
-//! are compared as clocks show them where days and longer units are counted, each by its own zone. Shorter units
-//! are counted in instants; their boundaries are those of the zone's clocks, which in Kolkata pass a full hour
-//! 30 minutes before UTC's do.
+//! The rules are DuckDB's (its manual, "Timestamp Functions"): a week begins on Monday. A month is whole when
+//! the clock shows the same day and time again, or the month's last day if it has no such day. Days and
+//! longer units are counted in the local times of zones, each time in its own zone. Shorter units are counted
+//! in instants. Their boundaries are those of local time: in Kolkata, clocks pass a full hour 30 minutes
+//! before UTC does.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::row_function::{
     ArgumentBatch, FunctionDocs, RowFunction, text_cast_type, usage_error, wrong_arguments_error,
 };
 
-/// A unit of time.
+/// A unit in which a difference is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DifferenceUnit {
     Nanos(i64),
@@ -36,10 +36,10 @@ pub(super) enum DifferenceUnit {
 }
 
 impl DifferenceUnit {
-    /// The unit of a name, as it is written everywhere: one or several, and the shorter forms.
+    /// Parses the name of a unit: singular, plural or a common abbreviation.
     ///
     /// # Errors
-    /// For what is none.
+    /// Fails for an unknown name.
     pub(super) fn from_name(name: &str) -> Result<Self> {
         let lower = name.trim().to_lowercase();
         Ok(match lower.as_str() {
@@ -81,12 +81,13 @@ impl DifferenceUnit {
         })
     }
 
-    /// Whether it is counted as clocks show it, and not in instants.
+    /// Returns whether the unit is counted in local times rather than in instants.
     fn is_day_or_longer(self) -> bool {
         !matches!(self, DifferenceUnit::Nanos(nanos) if nanos < DAY_NANOS)
     }
 
-    /// Returns the number of boundaries of a unit shorter than a day between two instants that clocks show so.
+    /// Returns the number of boundaries of a unit shorter than a day between two times, each an instant with
+    /// its local time.
     fn short_boundaries_between([start, end]: [(LocalTime, LocalTime); 2], nanos: i64) -> i128 {
         let begun = |(instant, shown): (LocalTime, LocalTime)| {
             instant.total_nanos() - i128::from(shown.nanos % nanos)
@@ -97,9 +98,9 @@ impl DifferenceUnit {
     /// Returns the number of boundaries of a day or a longer unit between two times.
     fn boundaries_between(self, start: LocalTime, end: LocalTime) -> i128 {
         match self {
-            // Days: `crossed_between` counts shorter ones.
+            // Days: `short_boundaries_between` counts shorter units.
             DifferenceUnit::Nanos(_) => (end.days - start.days).into(),
-            // The Monday of 1969-12-29 begins a week.
+            // A week began on Monday, 1969-12-29.
             DifferenceUnit::Weeks => {
                 ((end.days + 3).div_euclid(7) - (start.days + 3).div_euclid(7)).into()
             }
@@ -111,7 +112,7 @@ impl DifferenceUnit {
         }
     }
 
-    /// How many are whole between two times.
+    /// Returns the number of whole units between two times.
     fn whole_units_between(self, start: LocalTime, end: LocalTime) -> i128 {
         match self {
             DifferenceUnit::Nanos(nanos) => {
@@ -141,7 +142,7 @@ fn days_to_nanos(days: i64) -> i128 {
     i128::from(days) * i128::from(DAY_NANOS)
 }
 
-/// How many months are whole between two times.
+/// Returns the number of whole months between two times.
 fn whole_months_between(start: LocalTime, end: LocalTime) -> i64 {
     if start.total_nanos() > end.total_nanos() {
         return -whole_months_between(end, start);
@@ -152,7 +153,7 @@ fn whole_months_between(start: LocalTime, end: LocalTime) -> i64 {
     months - i64::from((day, start.nanos) > (to.day, end.nanos))
 }
 
-/// Two times of one row.
+/// Two arguments of times.
 struct TimePairArgument {
     start: TimeArgument,
     end: TimeArgument,
@@ -184,12 +185,12 @@ fn to_bigint(found: i128) -> Result<i64> {
     })
 }
 
-/// `date_diff` and `date_sub`.
+/// The functions `date_diff` and `date_sub`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum DifferenceFunction {
-    /// Boundaries.
+    /// `date_diff`: counts boundaries.
     DateDiff,
-    /// Units.
+    /// `date_sub`: counts whole units.
     DateSub,
 }
 
@@ -313,18 +314,18 @@ impl RowFunction for DifferenceFunction {
     }
 }
 
-/// The types of a day and of a number of days that it is moved by.
+/// Returns the types that a day and the number of days to shift it by are cast to.
 pub(super) fn day_shift_types(day: &DataType, count: &DataType) -> Option<Vec<DataType>> {
     let is_count = count.is_integer() || count.is_null();
     let day = match instant_cast_type(day)? {
-        // A text is a day, and not an instant.
+        // A text is a day here, not an instant.
         DataType::Timestamp(_, _) if !matches!(day, DataType::Timestamp(_, _)) => DataType::Date32,
         other => other,
     };
     is_count.then(|| vec![day, DataType::Int64])
 }
 
-/// `age(end, start)`.
+/// The function `age(end, start)`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct AgeFunction;
 
@@ -367,8 +368,8 @@ impl RowFunction for AgeFunction {
     }
 }
 
-/// The months that are whole, then the days, then what is left, each with the sign of the whole. Days are
-/// counted in the month of the earlier time, as PostgreSQL does.
+/// Returns the whole months, then the days, then the rest between two times, each with the sign of the
+/// difference. Days are counted in the month of the earlier time, as in PostgreSQL.
 fn age_between(start: LocalTime, end: LocalTime) -> Result<IntervalMonthDayNano> {
     if start.total_nanos() > end.total_nanos() {
         let IntervalMonthDayNano { months, days, nanoseconds } = age_between(end, start)?;
@@ -391,7 +392,7 @@ fn age_between(start: LocalTime, end: LocalTime) -> Result<IntervalMonthDayNano>
     Ok(IntervalMonthDayNano::new(months, days, nanos))
 }
 
-/// `months_between(end, start)`.
+/// The function `months_between(end, start)`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct MonthsBetweenFunction;
 
@@ -467,7 +468,7 @@ fn months_between(start: LocalTime, end: LocalTime) -> f64 {
     months + seconds as f64 / (31.0 * 86_400.0)
 }
 
-/// Days that years of months begin at, for buckets.
+/// Returns the first day of a month, which is given in months since year 0; used for buckets.
 pub(super) fn first_day_of_month(months: i64) -> i64 {
     match months.rem_euclid(12) {
         0 => first_day_of_year(months.div_euclid(12)),

@@ -21,14 +21,14 @@ use crate::row_function::{
     text_cast_type, usage_error, wrong_arguments_error,
 };
 
-/// Which language a format is written in.
+/// The language of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum FormatLanguage {
     /// C's codes.
     C,
-    /// PostgreSQL's patterns, or chrono's codes where there is a `%`.
+    /// PostgreSQL's patterns; chrono's codes if the format contains `%`.
     Postgres,
-    /// Java's patterns, or MySQL's codes where there is a `%`.
+    /// Java's patterns; MySQL's codes if the format contains `%`.
     Java,
     /// ClickHouse's codes.
     ClickHouse,
@@ -55,7 +55,7 @@ impl FormatLanguage {
     }
 }
 
-/// Refuses days of what has none.
+/// Fails if a format needs a date and the values are times of day.
 fn check_format_suits_type(format: &str, parsed: &DateTimeFormat, has_days: bool) -> Result<()> {
     match parsed.needs_days() && !has_days {
         true => Err(usage_error(
@@ -70,7 +70,7 @@ fn type_has_days(of: &DataType) -> bool {
     !matches!(of, DataType::Time32(_) | DataType::Time64(_))
 }
 
-/// Times as text.
+/// Formats times as text. `format` is the index of the argument with the formats.
 fn format_times(
     given: &ArgumentBatch<'_>,
     times: &ColumnarValue,
@@ -94,12 +94,13 @@ fn format_times(
     })
 }
 
-/// `strftime`, `date_format` and `formatDateTime`.
+/// The functions `strftime`, `date_format` and `formatDateTime`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct FormatTimeFunction(pub(super) FormatLanguage);
 
 impl FormatTimeFunction {
-    /// Which argument is the format, where types do not tell: the constant that has codes, else the second.
+    /// Returns whether the first argument is the format. If both are texts, the constant with codes is the
+    /// format, or else the second argument.
     fn is_format_first(&self, types: [&DataType; 2], first: Option<&str>) -> bool {
         let takes_both = self.0 == FormatLanguage::C;
         let [left, right] = types;
@@ -147,7 +148,7 @@ impl RowFunction for FormatTimeFunction {
     fn coerce_argument_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let [left, right] = given else { return Err(wrong_arguments_error(self, given)) };
         let types = match (text_cast_type(left), text_cast_type(right)) {
-            // Which of two texts is the format is told when they are there.
+            // If both are texts, their values tell later which one is the format.
             (Some(left), Some(right)) if self.0 == FormatLanguage::C => Some((left, right)),
             (_, Some(format)) => time_cast_type(left).map(|time| (time, format)),
             (Some(format), None) if self.0 == FormatLanguage::C => {
@@ -187,7 +188,7 @@ impl RowFunction for FormatTimeFunction {
     fn calculate(&self, given: &ArgumentBatch<'_>) -> Result<ArrayRef> {
         let (left, right) = (given.argument(0)?, given.argument(1)?);
         let types = [&left.data_type(), &right.data_type()];
-        // Of two columns of text, the first value tells.
+        // If both columns are text, the first value tells which one is the format.
         let texts = if is_text_type(types[0]) { Some(given.text_argument(0)?) } else { None };
         let first =
             texts.as_ref().and_then(|texts| (0..given.row_count).find_map(|row| texts.get(row)));
@@ -209,7 +210,7 @@ impl RowFunction for FormatTimeFunction {
     }
 }
 
-/// `to_char`, of times and of numbers.
+/// The function `to_char`, for times and numbers.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct ToCharFunction;
 
@@ -271,7 +272,7 @@ impl RowFunction for ToCharFunction {
     }
 }
 
-/// `dayname` and `monthname`.
+/// The functions `dayname` and `monthname`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum DateNameFunction {
     Weekday,

@@ -1,8 +1,8 @@
-//! IP addresses, of version 4 and 6, and their prefixes: `10.0.0.0/8`.
+//! IP addresses of version 4 and 6, and their prefixes: `10.0.0.0/8`.
 //!
-//! An address is read as it stands in logs: alone, with a port behind it, `10.0.0.1:443`, `[::1]:443`, or with
-//! the length of a prefix. What is none, a host's name or a minus sign, has null for an answer. An address of
-//! version 4 that comes as one of version 6, `::ffff:10.0.0.1`, is of version 4.
+//! An address is accepted as logs write it: alone, with a port (`10.0.0.1:443`, `[::1]:443`), or with a
+//! prefix length. For other text, such as a host name or a minus sign, the result is null. An IPv4-mapped
+//! address of version 6, `::ffff:10.0.0.1`, counts as version 4.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,11 +20,11 @@ use crate::closure_function::{
 
 const TEXT_ARGUMENT: ArgumentKind = ArgumentKind::Text;
 
-/// The address that a text is.
+/// Parses an address, with or without a port.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let bare = match text.strip_prefix('[') {
         Some(rest) => rest.split(']').next()?,
-        // A port stands behind one colon; more of them are an address's own.
+        // One colon precedes a port; several colons belong to an address of version 6.
         None => match text.split_once(':') {
             Some((before, behind)) if !behind.contains(':') => {
                 let is_port =
@@ -40,16 +40,16 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     Some(bare.parse::<IpAddr>().ok()?.to_canonical())
 }
 
-/// All addresses that begin with the same bits.
+/// A network prefix: all addresses that begin with the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct IpPrefix {
-    /// As it is written, beyond its bits too.
+    /// Address as written, including the bits behind the prefix.
     address: IpAddr,
     bits: u8,
 }
 
 impl IpPrefix {
-    /// `10.0.0.0/8`, or an address alone.
+    /// Parses `10.0.0.0/8`, or a single address.
     fn parse(text: &str) -> Option<Self> {
         let Some((before, bits)) = text.split_once('/') else {
             let address = parse_address(text)?;
@@ -62,7 +62,7 @@ impl IpPrefix {
             return None;
         }
         let address = whole.to_canonical();
-        // Of a mapped address the prefix is of version 4 if it reaches there.
+        // The prefix of an IPv4-mapped address is of version 4 if it covers the mapping's 96 bits.
         match (whole, address) {
             (IpAddr::V6(_), IpAddr::V4(_)) if bits >= 96 => {
                 Some(IpPrefix { address, bits: bits - 96 })
@@ -72,7 +72,7 @@ impl IpPrefix {
         }
     }
 
-    /// The bits of an address that are not the prefix's.
+    /// Returns a mask of the bits behind the prefix.
     fn host_mask(&self) -> u128 {
         let free = u32::from(address_bit_count(self.address).saturating_sub(self.bits));
         1_u128.checked_shl(free).map_or(u128::MAX, |one| one - 1)
@@ -104,7 +104,7 @@ fn address_bit_count(address: IpAddr) -> u8 {
     }
 }
 
-/// An address among those of both versions.
+/// Returns the position of an address among those of both versions.
 fn address_key(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -112,7 +112,7 @@ fn address_key(address: IpAddr) -> u128 {
     }
 }
 
-/// Ranges of addresses, in order and apart.
+/// Sorted, disjoint ranges of addresses.
 #[derive(Debug, Default)]
 struct AddressRanges(Vec<(u128, u128)>);
 
@@ -151,8 +151,8 @@ fn invalid_prefix_error(text: &str) -> datafusion_common::DataFusionError {
     )
 }
 
-/// What no router of the internet sends on: RFC 1918, loopback, link-local, RFC 6598, unique-local (RFC 4193),
-/// and the address that is none.
+/// Returns whether the internet does not route an address: RFC 1918, loopback, link-local, RFC 6598,
+/// unique-local (RFC 4193), or unspecified.
 fn is_private_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
@@ -172,7 +172,7 @@ fn is_private_address(address: IpAddr) -> bool {
     }
 }
 
-/// A function whose answer is text that is made of one.
+/// Creates a function that returns a text made from a text.
 fn text_function(
     calls: &[&'static str],
     what: &str,
@@ -190,7 +190,7 @@ fn text_function(
         })
 }
 
-/// A function that says whether a text is so.
+/// Creates a function that returns a property of a text as BOOLEAN.
 fn boolean_function(
     calls: &[&'static str],
     what: &str,
@@ -207,7 +207,7 @@ fn boolean_function(
         })
 }
 
-/// A function whose answer is a number.
+/// Creates a function that returns a BIGINT.
 fn integer_function(
     calls: &[&'static str],
     what: &str,
@@ -224,7 +224,7 @@ fn integer_function(
         })
 }
 
-/// All of them.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         boolean_function(
@@ -423,7 +423,7 @@ fn check_prefix_bits(bits: i64) -> PlanResult<u8> {
     })
 }
 
-/// The texts of a constant, which may be a list of them.
+/// Returns the texts of a constant, which is a text or a list of texts.
 fn constant_texts(value: &ScalarValue) -> PlanResult<Vec<String>> {
     if let Some(text) = value.try_as_str() {
         return Ok(text.into_iter().map(str::to_owned).collect());
@@ -473,7 +473,7 @@ fn evaluate_ip_in(call: &CallBatch, of: usize, first: usize) -> PlanResult<arrow
     })
 }
 
-/// Prefixes that each row has of its own.
+/// An argument of prefixes that differ from row to row.
 enum PrefixColumn {
     Texts(TextOperand),
     Lists(arrow::array::ArrayRef),

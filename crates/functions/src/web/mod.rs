@@ -1,8 +1,8 @@
-//! Functions of what stands in the logs of servers.
+//! Functions of values in server logs.
 //!
-//! - [`urls`]: URLs, and the targets of requests.
-//! - [`addresses`]: IP addresses and their prefixes.
-//! - [`agents`]: what `User-Agent` says.
+//! - [`urls`]: URLs and request targets.
+//! - [`ip_addresses`]: IP addresses and their prefixes.
+//! - [`user_agents`]: browsers, systems, devices and robots in `User-Agent` headers.
 
 mod ip_addresses;
 mod urls;
@@ -10,10 +10,10 @@ mod user_agents;
 
 use datafusion_expr::ScalarUDF;
 
-/// How the reference calls these.
+/// Section of these functions in the reference.
 const WEB_SECTION: &str = "Web";
 
-/// All of them.
+/// Returns all functions of this module.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     [urls::functions(), ip_addresses::functions(), user_agents::functions()]
         .into_iter()

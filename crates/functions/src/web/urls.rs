@@ -1,9 +1,9 @@
-//! URLs, and the targets of requests: `/a/b?x=1`, without a host.
+//! URLs and request targets: `/a/b?x=1`, without a host.
 //!
-//! A URL is cut at its signs, as RFC 3986 (appendix B) cuts it, and nothing is decoded, completed or refused:
-//! logs hold what clients sent. Two things are read as logs have them. `//a/b` is a path, and `//a` no host;
-//! what has digits behind its first colon is a host and a port, `example.com:443`, as CONNECT asks for it.
-//! A part that is not there is null.
+//! A URL is split at its delimiters as in RFC 3986 (appendix B). Nothing is decoded, completed or rejected,
+//! because logs hold what clients sent. Two departures follow the practice of logs: `//a/b` is a path without
+//! a host, and text with digits behind its first colon is a host and a port, `example.com:443`, as in a
+//! CONNECT request. A missing part is null.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
@@ -18,7 +18,7 @@ use crate::texts::percent_decode;
 
 const TEXT_ARGUMENT: ArgumentKind = ArgumentKind::Text;
 
-/// A URL, cut into its parts.
+/// A URL, split into its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Url<'a> {
     scheme: Option<&'a str>,
@@ -26,7 +26,7 @@ struct Url<'a> {
     path: &'a str,
     query: Option<&'a str>,
     fragment: Option<&'a str>,
-    /// Path, query and fragment as they stand.
+    /// Path, query and fragment, not decoded.
     target: &'a str,
 }
 
@@ -42,13 +42,13 @@ impl<'a> Url<'a> {
         Some(self.authority?.rsplit_once('@')?.0)
     }
 
-    /// Host and port as they stand.
+    /// Returns host and port, not decoded.
     fn host_and_port(&self) -> Option<&'a str> {
         let authority = self.authority?;
         Some(authority.rsplit_once('@').map_or(authority, |(_, place)| place))
     }
 
-    /// An IPv6 address without its brackets.
+    /// Returns the host; an IPv6 address without its brackets.
     fn host(&self) -> Option<&'a str> {
         let place = self.host_and_port()?;
         let host = match place.strip_prefix('[') {
@@ -64,12 +64,12 @@ impl<'a> Url<'a> {
         Some(behind.rsplit_once(':')?.1)
     }
 
-    /// Path and query as they stand.
+    /// Returns path and query, not decoded.
     fn path_and_query(&self) -> &'a str {
         split_at_char(self.target, '#').0
     }
 
-    /// The names and values of the query's parameters, as they stand.
+    /// Returns the names and values of the query's parameters, not decoded.
     fn query_parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let query = self.query.unwrap_or_default();
         let each = query.split(['&', ';']).filter(|parameter| !parameter.is_empty());
@@ -77,7 +77,7 @@ impl<'a> Url<'a> {
     }
 }
 
-/// What is before the first such sign, and what is behind it.
+/// Splits a text at the first occurrence of a character. The second part is `None` if there is none.
 fn split_at_char(text: &str, sign: char) -> (&str, Option<&str>) {
     match text.split_once(sign) {
         Some((before, behind)) => (before, Some(behind)),
@@ -85,7 +85,7 @@ fn split_at_char(text: &str, sign: char) -> (&str, Option<&str>) {
     }
 }
 
-/// Scheme, authority and the rest.
+/// Splits a text into scheme, authority and the rest.
 fn split_origin(text: &str) -> (Option<&str>, Option<&str>, &str) {
     let end = text.find(|letter: char| {
         !(letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.' | '_'))
@@ -111,7 +111,7 @@ fn split_origin(text: &str) -> (Option<&str>, Option<&str>, &str) {
     }
 }
 
-/// A host, also of what is written without a scheme, as ClickHouse has it: `example.com/a`, `//example.com/a`.
+/// Returns the host, also of a text without a scheme, as ClickHouse does: `example.com/a`, `//example.com/a`.
 fn parse_domain(text: &str) -> Option<&str> {
     let url = Url::parse(text);
     if url.authority.is_some() {
@@ -140,19 +140,19 @@ fn strip_www(host: &str) -> &str {
     }
 }
 
-/// Where a host's last so many labels begin.
+/// Returns the last `count` labels of a host.
 fn last_labels(host: &str, count: usize) -> &str {
     let dot = host.rmatch_indices('.').nth(count.saturating_sub(1));
     dot.and_then(|(at, _)| host.get(at + 1..)).unwrap_or(host)
 }
 
-/// What of a host is registered, by a rule of thumb: the last two labels, and the last three where the second of
-/// them from behind is one of those that countries register under.
+/// Returns the registered domain of a host by a heuristic: its last two labels, or the last three if the
+/// second to last is one under which countries register names.
 fn registered_domain(host: &str) -> Option<&str> {
     const SHARED: [&str; 12] =
         ["com", "net", "org", "co", "biz", "gov", "edu", "ac", "or", "ne", "go", "gob"];
     let host = host.trim_end_matches('.');
-    // An address has no name.
+    // An IP address has no domain.
     if !host.contains('.') || host.parse::<std::net::IpAddr>().is_ok() || host.contains(':') {
         return None;
     }
@@ -161,7 +161,7 @@ fn registered_domain(host: &str) -> Option<&str> {
     Some(last_labels(host, if is_shared { 3 } else { 2 }))
 }
 
-/// A function whose answer is a part of a URL.
+/// Creates a function that returns a part of a URL.
 fn url_part_function(
     calls: &[&'static str],
     what: &str,
@@ -177,7 +177,7 @@ fn url_part_function(
         })
 }
 
-/// All of them.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     let mut all = part_functions();
     all.extend(parameter_functions());
@@ -329,7 +329,7 @@ fn part_functions() -> Vec<ScalarUDF> {
     ]
 }
 
-/// The parts that Spark names.
+/// A part of a URL that Spark's `parse_url` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UrlPart {
     Protocol,
@@ -523,7 +523,7 @@ mod tests {
                 &[FULL, "HOST", "x"],
                 "`parse_url` takes a key for the part QUERY, and not for HOST\nhint: parse_url(url, 'QUERY', 'q') is the value of q",
             ),
-            // Targets of requests.
+            // Request targets.
             ("url_extract_path", &["/a/b?x=1"], "/a/b"),
             ("url_extract_query", &["/a/b?x=1"], "x=1"),
             ("url_extract_host", &["/a/b?x=1"], "NULL"),
@@ -600,7 +600,7 @@ mod tests {
             }
             let begins = text.get(whole.len()..).unwrap_or_default();
             if let Some(authority) = url.authority {
-                // Without a scheme it may be a host and a port, or a URL that begins with its colon.
+                // Without a scheme the text is a host and a port, or a URL that begins with its colon.
                 if begins.starts_with("//") || begins.starts_with("://") {
                     whole.push_str(if begins.starts_with("//") { "//" } else { "://" });
                 }

@@ -1,11 +1,11 @@
-//! User agents: which browser, program or robot asked, on which system, on what kind of device.
+//! User agents: browser, program or robot, operating system and kind of device.
 //!
-//! Clients write `User-Agent` as they like, and copy each other's. What they are is told by a few words, of which
-//! the lists below have the wide-spread ones, in the order in which they count: Edge calls itself Chrome and
-//! Safari, too. All words are looked for at once (Aho–Corasick), so that more of them cost nothing. The answers
-//! are families, of which one counts things; the lists that tell each model of a telephone have thousands of
-//! expressions and age by the month. Robots that are not in the list are known by what most of them call
-//! themselves: `…bot`, `…crawler`, `…spider`.
+//! Clients write `User-Agent` as they like and copy each other's. A few words identify them. The lists below
+//! have the most common words, in order of precedence: Edge also calls itself Chrome and Safari. All words
+//! are searched at once (Aho–Corasick), so that more words cost nothing. The results are families, which suit
+//! counting; lists that identify each telephone model have thousands of expressions and become outdated
+//! within months. Robots that are not listed are recognized by common suffixes: `…bot`, `…crawler`,
+//! `…spider`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -20,23 +20,24 @@ use datafusion_expr::ScalarUDF;
 use super::WEB_SECTION;
 use crate::closure_function::{ArgumentKind, CallBatch, ClosureFunction};
 
-/// What a word says of whoever writes it.
+/// The meaning of a word in a user agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WordMeaning {
     /// A robot of this name.
     Robot,
-    /// A robot whose name is the word around this.
+    /// A robot whose name contains the word, such as `…bot`.
     GenericRobot,
-    /// A program of this name, that somebody's own code calls.
+    /// An HTTP client program or library of this name.
     Program,
     Browser,
     System,
     Device,
 }
 
-/// Words, what they say, and the name that is given to it; of each kind the first that is there counts.
+/// Words, their meanings and the resulting names. For each meaning the first word in this list that occurs
+/// counts.
 const USER_AGENT_WORDS: &[(&str, WordMeaning, &str)] = &[
-    // Search.
+    // Search engines.
     ("AdsBot-Google", WordMeaning::Robot, "AdsBot-Google"),
     ("Mediapartners-Google", WordMeaning::Robot, "Mediapartners-Google"),
     ("Google-InspectionTool", WordMeaning::Robot, "Google-InspectionTool"),
@@ -60,7 +61,7 @@ const USER_AGENT_WORDS: &[(&str, WordMeaning, &str)] = &[
     ("Yahoo! Slurp", WordMeaning::Robot, "Yahoo! Slurp"),
     ("Qwantify", WordMeaning::Robot, "Qwantify"),
     ("Amazonbot", WordMeaning::Robot, "Amazonbot"),
-    // Models of language.
+    // Language models.
     ("GPTBot", WordMeaning::Robot, "GPTBot"),
     ("OAI-SearchBot", WordMeaning::Robot, "OAI-SearchBot"),
     ("ChatGPT-User", WordMeaning::Robot, "ChatGPT-User"),
@@ -75,7 +76,7 @@ const USER_AGENT_WORDS: &[(&str, WordMeaning, &str)] = &[
     ("MistralAI-User", WordMeaning::Robot, "MistralAI-User"),
     ("cohere-ai", WordMeaning::Robot, "cohere-ai"),
     ("CCBot", WordMeaning::Robot, "CCBot"),
-    // Previews of links.
+    // Link previews.
     ("facebookexternalhit", WordMeaning::Robot, "facebookexternalhit"),
     ("Twitterbot", WordMeaning::Robot, "Twitterbot"),
     ("LinkedInBot", WordMeaning::Robot, "LinkedInBot"),
@@ -100,7 +101,7 @@ const USER_AGENT_WORDS: &[(&str, WordMeaning, &str)] = &[
     ("ia_archiver", WordMeaning::Robot, "ia_archiver"),
     ("archive.org_bot", WordMeaning::Robot, "archive.org_bot"),
     ("heritrix", WordMeaning::Robot, "Heritrix"),
-    // Whoever looks whether a server is up.
+    // Uptime monitors.
     ("UptimeRobot", WordMeaning::Robot, "UptimeRobot"),
     ("Pingdom", WordMeaning::Robot, "Pingdom"),
     ("StatusCake", WordMeaning::Robot, "StatusCake"),
@@ -116,7 +117,7 @@ const USER_AGENT_WORDS: &[(&str, WordMeaning, &str)] = &[
     ("Prometheus/", WordMeaning::Robot, "Prometheus"),
     ("Zabbix", WordMeaning::Robot, "Zabbix"),
     ("Datadog", WordMeaning::Robot, "Datadog"),
-    // Whoever looks for a way in.
+    // Security scanners.
     ("zgrab", WordMeaning::Robot, "zgrab"),
     ("masscan", WordMeaning::Robot, "masscan"),
     ("Nmap Scripting Engine", WordMeaning::Robot, "Nmap"),
@@ -127,7 +128,7 @@ const USER_AGENT_WORDS: &[(&str, WordMeaning, &str)] = &[
     ("sqlmap", WordMeaning::Robot, "sqlmap"),
     ("Nikto", WordMeaning::Robot, "Nikto"),
     ("WPScan", WordMeaning::Robot, "WPScan"),
-    // Browsers that nobody looks at.
+    // Headless browsers and scrapers.
     ("HeadlessChrome", WordMeaning::Robot, "HeadlessChrome"),
     ("PhantomJS", WordMeaning::Robot, "PhantomJS"),
     ("Chrome-Lighthouse", WordMeaning::Robot, "Chrome-Lighthouse"),
@@ -174,7 +175,7 @@ const USER_AGENT_WORDS: &[(&str, WordMeaning, &str)] = &[
     ("ApacheBench/", WordMeaning::Program, "ApacheBench"),
     ("Jetty/", WordMeaning::Program, "Jetty"),
     ("CFNetwork/", WordMeaning::Program, "CFNetwork"),
-    // Browsers: those that call themselves others', too, before the others.
+    // Browsers. Those that also call themselves by the name of another precede it.
     ("Edg/", WordMeaning::Browser, "Edge"),
     ("Edge/", WordMeaning::Browser, "Edge"),
     ("EdgA/", WordMeaning::Browser, "Edge"),
@@ -216,7 +217,7 @@ const USER_AGENT_WORDS: &[(&str, WordMeaning, &str)] = &[
     ("Konqueror/", WordMeaning::Browser, "Konqueror"),
     ("Lynx/", WordMeaning::Browser, "Lynx"),
     ("w3m/", WordMeaning::Browser, "w3m"),
-    // Android's own browser has a version, but is no Safari: it is told below.
+    // Android's own browser has `Version/` but is not Safari: `UserAgent::parse` handles it.
     ("Version/", WordMeaning::Browser, "Safari"),
     ("Safari/", WordMeaning::Browser, "Safari"),
     ("AppleWebKit/", WordMeaning::Browser, "WebKit"),
@@ -278,19 +279,19 @@ static WORD_MATCHER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     builder.ascii_case_insensitive(true).build(USER_AGENT_WORDS.iter().map(|(word, ..)| word)).ok()
 });
 
-/// What is known of a user agent.
+/// The parts of a user agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct UserAgent<'a> {
-    /// A browser's, a program's or a robot's family.
+    /// Family of a browser, a program or a robot.
     name: Option<&'a str>,
-    /// The first part of its version.
+    /// First component of the version.
     version: Option<&'a str>,
     system: Option<&'static str>,
     device: Option<&'static str>,
     robot: Option<&'a str>,
 }
 
-/// The first word of each kind, and where it ends.
+/// The first word of each meaning, with its end in the text.
 #[derive(Default)]
 struct FirstWords([Option<(usize, usize)>; 6]);
 
@@ -323,7 +324,7 @@ impl<'a> UserAgent<'a> {
                     some_robot =
                         some_robot.or_else(|| find_generic_robot(text, found.start(), found.end()));
                 }
-                // Words of a letter case of their own are parts of others' words in another.
+                // A match inside another word, possible because case is ignored, does not count.
                 Some((word, ..)) if is_at_word_start(text, found.start(), word) => {
                     firsts.record_word(index, found.end());
                 }
@@ -352,7 +353,7 @@ impl<'a> UserAgent<'a> {
             };
         }
         let browser = firsts.first_word(WordMeaning::Browser);
-        // A program may stand behind what a browser's engine is called.
+        // The name of a program may follow the name of a browser engine.
         if let Some((name, end)) =
             firsts.first_word(WordMeaning::Program).filter(|_| browser.is_none())
         {
@@ -393,7 +394,7 @@ impl<'a> UserAgent<'a> {
     }
 }
 
-/// Whether a word begins where another ends: `iPod` is no part of `tripod`.
+/// Returns whether a match begins at the start of a word: `iPod` does not match in `tripod`.
 fn is_at_word_start(text: &str, start: usize, word: &str) -> bool {
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric();
     let first = word.as_bytes().first().is_some_and(is_letter);
@@ -401,8 +402,8 @@ fn is_at_word_start(text: &str, start: usize, word: &str) -> bool {
     !(first && before.is_some_and(is_letter))
 }
 
-/// The word around `bot`, if it ends there, and where it ends: `SomeBot/1.0`, and neither `bottle` nor the
-/// telephones of Cubot.
+/// Returns the word around `bot` and its end, if `bot` ends a word: `SomeBot/1.0`, but neither `bottle` nor
+/// the telephones of Cubot.
 fn find_generic_robot(text: &str, start: usize, end: usize) -> Option<(&str, usize)> {
     let behind = text.as_bytes().get(end);
     if behind.is_some_and(u8::is_ascii_alphabetic) && !text.get(end..)?.starts_with("s ") {
@@ -414,7 +415,7 @@ fn find_generic_robot(text: &str, start: usize, end: usize) -> Option<(&str, usi
     let rest = text.get(end..)?;
     let to = end + rest.len() - rest.trim_start_matches(is_part).len();
     if text.get(..from)?.ends_with('/') {
-        // A page about the robot: `Some/1.0 (+http://example.com/bot.html)`.
+        // The URL of a page about the robot: `Some/1.0 (+http://example.com/bot.html)`.
         let first = text.find(|letter| !is_part(letter)).filter(|first| *first > 0)?;
         return Some((text.get(..first)?, first));
     }
@@ -423,17 +424,18 @@ fn find_generic_robot(text: &str, start: usize, end: usize) -> Option<(&str, usi
     (!is_cubot).then_some((name, to))
 }
 
-/// The number that begins behind a word: `/128.0.0.0` is 128.
+/// Returns the number that begins at `end`: 128 for `/128.0.0.0`.
 fn parse_version_at(text: &str, end: usize) -> Option<&str> {
     let rest = text.get(end..)?.trim_start_matches(['/', ' ', ':']);
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     rest.get(..digits).filter(|digits| !digits.is_empty())
 }
 
-/// What is asked of an agent.
+/// A function that returns one field of a user agent.
 type UserAgentField = for<'a> fn(&UserAgent<'a>) -> Option<&'a str>;
 
-/// Answers of which logs repeat a few: each is worked out once a batch.
+/// Calls `then` with the user agent of each row. Logs repeat few user agents, so each is parsed once per
+/// batch.
 fn for_each_user_agent<'a>(
     call: &CallBatch,
     texts: &'a crate::closure_function::TextOperand,
@@ -459,7 +461,7 @@ fn text_field_function(calls: &[&'static str], what: &str, asks: UserAgentField)
         })
 }
 
-/// The parts of a user agent, by their fields' names.
+/// The fields of the struct that `user_agent` returns.
 const STRUCT_FIELDS: [(&str, UserAgentField); 5] = [
     ("browser", |agent| agent.name),
     ("version", |agent| agent.version),
@@ -490,7 +492,7 @@ fn build_structs(call: &CallBatch) -> PlanResult<ArrayRef> {
     )?))
 }
 
-/// All of them.
+/// Returns all functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     vec![
         ClosureFunction::new(
