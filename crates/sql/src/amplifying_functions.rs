@@ -1,12 +1,12 @@
-//! Functions whose result may be far larger than what they are given.
+//! Functions whose output can be much larger than their input.
 //!
-//! `repeat(s, 10000)` makes of 8,192 rows what no budget foresees. The size of such a result can be
-//! told from the arguments, before it is made. Two things rest on that:
+//! `repeat(s, 10000)` turns 8,192 rows into more than any budget provides for. The arguments determine the
+//! size of such an output before it is built. That has two uses:
 //!
-//! - Batches are cut into fewer rows below a step of a plan that calls one of these functions, so that
-//!   what a call makes at a time stays small ([`portions`](crate::portions)).
-//! - All of these but `string_to_array`, whose items are of its text, refuse to make more than a
-//!   part of the budget at once, wherever they are called, the folding of constants included.
+//! - Below an operator that calls one of these functions, batches are sliced into fewer rows, so that each
+//!   call outputs little ([`expression_memory`](crate::expression_memory)).
+//! - All of these functions except `string_to_array` refuse to output more than a part of the budget at once,
+//!   wherever they are called, including constant folding. The items of `string_to_array` come from its text.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use tidemill_functions::sketches::id_set_len_upper_bounds;
 use crate::datafusion_names::scalars;
 use crate::error_translation::into_datafusion_error;
 
-/// A function whose result's size can be told.
+/// A function whose output size follows from its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum AmplifyingFunction {
     Repeat,
@@ -44,19 +44,21 @@ pub(crate) enum AmplifyingFunction {
     Replace,
     RegexpReplace,
     Concat,
-    /// `concat_ws`: what stands between two texts may be long.
+    /// `concat_ws`: the separator may be long.
     ConcatWs,
-    /// `array_to_string`: what stands between two items may be long.
+    /// `array_to_string`: the separator may be long.
     ArrayToString,
-    /// `string_to_array`: an item has a view of its own.
+    /// `string_to_array`: each item has a view of its own.
     StringToArray,
-    /// `id_set_ids`, `id_set_union`: a stored set of numbers takes far less than these.
+    /// `id_set_ids`, `id_set_union`: a stored set takes far fewer bytes than its numbers.
     IdSetItems,
-    /// `id_set_union(a, b)`: what is made of two stored sets is gone when the next two are.
+    /// Functions of two sets, such as `id_set_merge(a, b)`: the memory for one row's sets is freed before the
+    /// next row.
     IdSetPair,
-    /// `equi_width_bins`: of two numbers or times a list of up to twice the count.
+    /// `equi_width_bins`: makes a list of up to twice the count from two numbers or times.
     EquiWidthBins,
-    /// A constant of so many bytes that is a column of its own: `range(0, 20000)`, folded.
+    /// A constant of the given number of bytes that is a column of its own, such as `range(0, 20000)` after
+    /// folding.
     ConstantColumn(u64),
 }
 
@@ -83,19 +85,19 @@ impl AmplifyingFunction {
         })
     }
 
-    /// What an aggregate makes of a row, where that is more than what it is given.
+    /// Returns the aggregate of that name if its memory for a row can exceed the size of its argument.
     pub(crate) fn from_aggregate_name(name: &str) -> Option<Self> {
         matches!(name, "id_set_union" | "id_set_intersection")
             .then_some(AmplifyingFunction::IdSetItems)
     }
 
-    /// The call that an expression is, if it is one.
+    /// Returns the function and the arguments if the expression is a call of such a function.
     pub(crate) fn from_physical_expr(
         expr: &Arc<dyn PhysicalExpr>,
     ) -> Option<(Self, Vec<Arc<dyn PhysicalExpr>>)> {
         if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
             let amplifier = AmplifyingFunction::from_name(call.fun().name());
-            // Of which a batch holds no more than a row's.
+            // A batch holds the output of only one row at a time.
             let amplifier =
                 amplifier.filter(|amplifier| *amplifier != AmplifyingFunction::IdSetPair)?;
             return Some((amplifier, call.args().to_vec()));
@@ -107,8 +109,8 @@ impl AmplifyingFunction {
         })
     }
 
-    /// About how many bytes each row's result has: at most so many where the function decides by
-    /// what it finds.
+    /// Returns the approximate number of bytes of each row's output. The value is an upper bound for
+    /// functions whose output depends on matches in the text.
     pub(crate) fn estimate_row_bytes(self, args: &[ArrayRef], rows: usize) -> Vec<u64> {
         let integers = |index: usize| args.get(index).and_then(to_int64_array);
         let lengths = |index: usize| args.get(index).map(value_byte_lengths).unwrap_or_default();
@@ -128,7 +130,7 @@ impl AmplifyingFunction {
             }
             AmplifyingFunction::Pad => {
                 let (fill, counts) = (lengths(2), integers(1));
-                // Of the fill, a character may have four bytes.
+                // A character of the fill may have four bytes.
                 let most = if fill.iter().all(|length| *length <= 1) { 1 } else { 4 };
                 (0..rows).map(|row| count(&counts, row).saturating_mul(most)).collect()
             }
@@ -149,7 +151,7 @@ impl AmplifyingFunction {
                 let (texts, from, to) = (lengths(0), lengths(1), lengths(2));
                 let bytes = |row: usize| {
                     let (text, from, to) = (at(&texts, row), at(&from, row), at(&to, row));
-                    // Nothing is found between every two characters.
+                    // An empty text matches between every two characters.
                     let places = text.checked_div(from).unwrap_or(text + 1);
                     text.saturating_add(places.saturating_mul(to.saturating_sub(from)))
                 };
@@ -159,8 +161,8 @@ impl AmplifyingFunction {
                 let (texts, to) = (lengths(0), lengths(2));
                 let bytes = |row: usize| {
                     let (text, to) = (at(&texts, row), at(&to, row));
-                    // It may match nothing at each place; what it captures is within the text, and
-                    // named with two characters at least.
+                    // The pattern may match the empty text at each position. A captured group lies within the
+                    // text, and a reference to it takes at least two characters.
                     text.saturating_mul(2 + to / 2).saturating_add((text + 1).saturating_mul(to))
                 };
                 (0..rows).map(bytes).collect()
@@ -224,13 +226,13 @@ impl AmplifyingFunction {
     }
 }
 
-/// The most bins that `equi_width_bins` makes; it refuses more itself.
+/// Maximum number of bins of `equi_width_bins`, which refuses more itself.
 const EQUI_WIDTH_BINS_MAX: u64 = 10_000;
 
-/// What an item of a list of texts takes beside its text.
+/// Bytes of an item in a list of texts in addition to its text.
 pub(crate) const TEXT_ITEM_OVERHEAD_BYTES: u64 = 17;
 
-/// How many items each row's list has, those of lists within lists for them.
+/// Returns the number of items of each row's list. For nested lists it counts the items of the inner lists.
 fn item_counts(array: &ArrayRef) -> Vec<u64> {
     fn counts_from_offsets<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Vec<u64> {
         let offsets = lists.offsets().windows(2).map(|two| two[0].as_usize()..two[1].as_usize());
@@ -252,7 +254,7 @@ fn item_counts(array: &ArrayRef) -> Vec<u64> {
     }
 }
 
-/// How many bytes each row's value has, about.
+/// Returns the approximate number of bytes of each row's value.
 pub(crate) fn value_byte_lengths(array: &ArrayRef) -> Vec<u64> {
     fn text_lengths<'a>(values: impl Iterator<Item = Option<&'a str>>) -> Vec<u64> {
         values.map(|value| value.map_or(0, |value| value.len() as u64)).collect()
@@ -278,7 +280,7 @@ fn to_int64_array(array: &ArrayRef) -> Option<ArrayRef> {
 
 const DAY_NANOS: i128 = 86_400_000_000_000;
 
-/// What `range` and `generate_series` make of a row: numbers of eight bytes.
+/// Returns the bytes of one row's output of `range` or `generate_series`: eight for each number.
 fn range_result_bytes(args: &[ArrayRef], row: usize) -> u64 {
     let points = |array: &ArrayRef| -> Option<i128> {
         if array.is_null(row) {
@@ -323,10 +325,11 @@ fn range_result_bytes(args: &[ArrayRef], row: usize) -> u64 {
     u64::try_from((stop - start) / step + 1).unwrap_or(u64::MAX).saturating_mul(8)
 }
 
-/// DataFusion's series of timestamps are of nanoseconds, and null where these do not reach.
+/// Checks that a timestamp fits nanoseconds. DataFusion computes series of timestamps in nanoseconds, and
+/// returns NULL for timestamps outside their range.
 ///
 /// # Errors
-/// Where a timestamp is beyond them.
+/// If the timestamp is out of the range of nanoseconds.
 fn check_nanosecond_range(value: &ColumnarValue) -> PlanResult<()> {
     let DataType::Timestamp(_, zone) = value.data_type() else { return Ok(()) };
     let to = DataType::Timestamp(TimeUnit::Nanosecond, zone);
@@ -340,7 +343,7 @@ fn check_nanosecond_range(value: &ColumnarValue) -> PlanResult<()> {
     }
 }
 
-/// How many bytes `replace(text, from, to)` makes of each row.
+/// Returns the exact number of bytes of each row's `replace(text, from, to)`.
 fn replace_result_bytes(args: &[ArrayRef]) -> PlanResult<Vec<u64>> {
     let texts = args.iter().map(|arg| Ok(cast(arg, &DataType::Utf8View)?));
     let texts = texts.collect::<PlanResult<Vec<_>>>()?;
@@ -357,8 +360,8 @@ fn replace_result_bytes(args: &[ArrayRef]) -> PlanResult<Vec<u64>> {
     Ok(bytes.collect())
 }
 
-/// At most how many bytes `regexp_replace(text, pattern, to, flags)` makes of each row: what it names in
-/// `to` lies within the match.
+/// Returns an upper bound of the bytes of each row's `regexp_replace(text, pattern, to, flags)`. A group that
+/// `to` refers to lies within the match.
 fn regexp_replace_result_bytes(args: &[ArrayRef]) -> PlanResult<Vec<u64>> {
     let texts = args.iter().map(|arg| Ok(cast(arg, &DataType::Utf8View)?));
     let texts = texts.collect::<PlanResult<Vec<_>>>()?;
@@ -382,7 +385,7 @@ fn regexp_replace_result_bytes(args: &[ArrayRef]) -> PlanResult<Vec<u64>> {
             _ => format!("(?{others}){pattern}"),
         };
         if compiled.as_ref().is_none_or(|(had, _)| *had != wanted) {
-            // The function says itself what it does not understand.
+            // The function itself reports patterns that it does not support.
             let Ok(regex) = Regex::new(&wanted) else { return Ok(Vec::new()) };
             compiled = Some((wanted, regex));
         }
@@ -395,7 +398,7 @@ fn regexp_replace_result_bytes(args: &[ArrayRef]) -> PlanResult<Vec<u64>> {
     Ok(bytes)
 }
 
-/// One of these functions with a limit to what it makes at once.
+/// An amplifying function with a limit on its output per call.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SizeLimitedFunction {
     inner: ScalarUDF,
@@ -403,8 +406,7 @@ struct SizeLimitedFunction {
     result_bytes_max: u64,
 }
 
-/// The functions of `all` that make as much as they are told to, with limits for a run that has
-/// `memory_bytes`.
+/// Returns the amplifying functions of `all`, each with a limit for a run that has `memory_bytes`.
 pub(crate) fn limit_amplifying_functions<'a>(
     all: impl Iterator<Item = &'a Arc<ScalarUDF>>,
     memory_bytes: u64,
@@ -412,7 +414,7 @@ pub(crate) fn limit_amplifying_functions<'a>(
     let mut limited = Vec::new();
     for function in all {
         let Some(amplifier) = AmplifyingFunction::from_name(function.name()) else { continue };
-        // Of what it is given, and no more.
+        // The text of its items is that of its argument.
         if amplifier == AmplifyingFunction::StringToArray {
             continue;
         }
@@ -442,7 +444,7 @@ impl SizeLimitedFunction {
             _ => sum(sizes),
         };
         if total > self.result_bytes_max {
-            // Until now every place was one that is replaced.
+            // The estimate replaced every possible position; now count the actual matches.
             total = match self.amplifying_function {
                 AmplifyingFunction::Replace => sum(replace_result_bytes(&arrays)?),
                 AmplifyingFunction::RegexpReplace => sum(regexp_replace_result_bytes(&arrays)?),
@@ -470,7 +472,7 @@ impl SizeLimitedFunction {
     }
 }
 
-/// A column of lengths, none of them negative: DataFusion asks for so much memory.
+/// Raises negative lengths to zero: DataFusion would allocate a negative length as a huge one.
 fn clamp_negative_lengths(lengths: &mut ColumnarValue) {
     if let ColumnarValue::Array(array) = lengths
         && let Some(found) = array.as_primitive_opt::<Int64Type>()
@@ -535,7 +537,7 @@ impl ScalarUDFImpl for SizeLimitedFunction {
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
-        // `concat_ws` puts constants together here, and asks nobody.
+        // `concat_ws` concatenates constants here, without a call of the limited function.
         if self.amplifying_function == AmplifyingFunction::ConcatWs
             && let Some(Expr::Literal(between, _)) = args.first()
             && (between.size() as u64).saturating_mul(args.len() as u64) > self.result_bytes_max
@@ -583,7 +585,7 @@ pub(crate) mod tests {
         session::open_session(32 << 20, &settings, Default::default()).unwrap()
     }
 
-    /// All of a query's batches over `n` = 0 … 999 and `s`, texts of ten bytes.
+    /// Runs a query over `n` = 0 … 999 and `s`, texts of ten bytes, and returns its batches.
     pub(crate) fn run_test_query(sql: &str) -> Result<Vec<RecordBatch>, Error> {
         let context = open_test_session(64 << 20);
         let numbers = Int64Array::from_iter_values(0..1000);
@@ -698,7 +700,7 @@ pub(crate) mod tests {
 
     #[test]
     fn values_that_are_never_built_are_not_refused() {
-        // What is looked for is not there.
+        // The searched text does not occur.
         let sql = "SELECT length(replace(repeat('x', 1000000), 'z', repeat('y', 1000)))";
         assert_eq!(run_test_query(sql).unwrap()[0].num_rows(), 1);
         let sql = "SELECT sum(CASE WHEN n < 5 THEN length(repeat(s, n * n * n * 100)) END) FROM t";

@@ -1,18 +1,18 @@
-//! Arithmetic of integers and decimals that fails where a result does not fit its type.
+//! Arithmetic of integers and decimals that fails if a result does not fit its type.
 //!
-//! DataFusion's operators wrap around, when they are evaluated as when it folds constants: `p * q`
-//! of INTs is 1705032704 where 6000000000 is meant. So once the types of a plan are settled, `+`,
-//! `-`, `*`, `/`, `<<`, `>>`, the unary minus and `abs` over integers and decimals are replaced by
-//! functions of ours ([`Checked`]), which every path then evaluates, and constant folding too. They
-//! go by the names of the operators, so that columns are called as before.
+//! DataFusion's operators wrap around, both in evaluation and in constant folding: `p * q` of two INTs is
+//! 1705032704 instead of 6000000000. Once the types of a plan are settled, a rule therefore replaces `+`,
+//! `-`, `*`, `/`, `<<`, `>>`, the unary minus and `abs` over integers and decimals by functions of ours
+//! ([`CheckedOperation`]). Every path evaluates these functions, and so does constant folding. They use the
+//! operators' names, so that columns keep their names.
 //!
-//! `/` of two integers is their quotient as a DOUBLE, as DuckDB, Spark, ClickHouse and pandas have it: a share
-//! such as `errors / hits` is then never 0 without a word. [`Quotients`] plans it so from the first, since
-//! what stands around it goes by its type; `//` and `DIV` are the whole numbers. The remainder of an integer and a
-//! literal such as `2.0` is calculated of integers, and a DOUBLE.
+//! `/` of two integers is their quotient as a DOUBLE, as in DuckDB, Spark, ClickHouse and pandas, so that a
+//! ratio such as `errors / hits` is not silently 0. [`DivisionPlanner`] plans it while the statement is
+//! planned, because the surrounding expressions depend on its type. `//` and `DIV` are integer divisions. The
+//! remainder of an integer and a literal such as `2.0` is computed on integers, and is a DOUBLE.
 //!
-//! A batch is calculated as if nothing could overflow, with one bit that says whether something did;
-//! only then is the row looked for. Rows that are null do not count.
+//! A batch is computed without overflow checks per row. One bit says whether any row overflowed, and only
+//! then the row is searched. Null rows do not count.
 
 use std::hash::{Hash, Hasher};
 use std::ops::BitOr;
@@ -50,15 +50,15 @@ use crate::error_translation::into_datafusion_error;
 use crate::plan_rewriting::rewrite_all_expressions;
 use crate::{column_names, interval_parts, numeric_conversions, replacement_functions};
 
-/// What is calculated.
+/// A checked operator or function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ArithmeticOperation {
     Add,
     Subtract,
     Multiply,
-    /// To a whole number, of integers; of decimals, to places.
+    /// Integer division for integers; division to decimal places for decimals.
     Divide,
-    /// Of integers, to a DOUBLE.
+    /// Division of integers as a DOUBLE.
     DivideAsDouble,
     ShiftLeft,
     ShiftRight,
@@ -67,7 +67,7 @@ enum ArithmeticOperation {
 }
 
 impl ArithmeticOperation {
-    /// What a column of it is called: as the operator's own expression is.
+    /// Returns the column name of the operation, which is that of the operator's own expression.
     fn column_name(self, args: &[Expr]) -> String {
         let names: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
         match (self.operator(), names.as_slice()) {
@@ -89,7 +89,7 @@ impl ArithmeticOperation {
         })
     }
 
-    /// The operator; none of what takes one value.
+    /// Returns the binary operator; `None` for unary operations.
     fn operator(self) -> Option<Operator> {
         Some(match self {
             ArithmeticOperation::Add => Operator::Plus,
@@ -120,7 +120,7 @@ impl ArithmeticOperation {
         matches!(self, ArithmeticOperation::ShiftLeft | ArithmeticOperation::ShiftRight)
     }
 
-    /// The operation on these values as SQL has it.
+    /// Returns the operation on these values as SQL text.
     fn to_sql(self, left: &str, right: &str) -> String {
         match (self, self.operator()) {
             (_, Some(operator)) => format!("{left} {operator} {right}"),
@@ -130,17 +130,17 @@ impl ArithmeticOperation {
     }
 }
 
-/// An operation as a function.
+/// A function that evaluates a checked operation.
 #[derive(Debug)]
 struct CheckedOperation {
     operation: ArithmeticOperation,
     signature: Signature,
-    /// The expression as messages show it; of two that are alike otherwise either will do.
+    /// The expression in messages. Expressions that differ only in this text are equal.
     sql_text: String,
-    /// What a column of it is called. Plans ask for it at every step and level: made anew each time it
-    /// would take a time that grows with the third power of an expression's depth.
+    /// The column name of the expression. Plans ask for it at every operator and level, so it is stored:
+    /// building it each time would take time cubic in the depth of the expression.
     column_name: String,
-    /// The type of the answer.
+    /// The type of the result.
     result_type: DataType,
 }
 
@@ -177,7 +177,7 @@ impl CheckedOperation {
         Expr::ScalarFunction(ScalarFunction::new_udf(function, args))
     }
 
-    /// The function of an expression that is a call of one of ours.
+    /// Returns the checked operation if the expression is a call of one.
     fn from_expr(expr: &Expr) -> Option<&CheckedOperation> {
         match expr {
             Expr::ScalarFunction(call) => call.func.inner().downcast_ref(),
@@ -205,7 +205,7 @@ impl CheckedOperation {
     }
 }
 
-/// An expression without the names of tables, which are paths.
+/// Returns the text of an expression without table names, which are paths.
 fn expr_text(expr: &Expr) -> String {
     if let Some(ours) = CheckedOperation::from_expr(expr) {
         return ours.sql_text.clone();
@@ -275,13 +275,13 @@ impl ScalarUDFImpl for CheckedOperation {
         match all_scalar {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)),
             false if found.len() == args.number_rows => Ok(ColumnarValue::Array(found)),
-            // One side was a null for all rows.
+            // One operand was a constant NULL.
             false => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)),
         }
     }
 }
 
-/// One side of an operation: a value per row, or one for all.
+/// The values of an operand: one value per row, or one constant.
 enum OperandValues<'a, T: ArrowPrimitiveType> {
     PerRow(&'a PrimitiveArray<T>),
     Constant(T::Native),
@@ -296,15 +296,17 @@ impl<T: ArrowPrimitiveType> OperandValues<'_, T> {
     }
 }
 
-/// The results of `operation`, which also says, by bits that are not zero, where its result does not
-/// fit; the first two values, neither of them null, of which it does not.
+/// Returns the results of `operation`, which sets bits other than zero where its result does not fit.
+///
+/// # Errors
+/// The first pair of values, neither of them null, whose result does not fit.
 fn calculate<T: ArrowPrimitiveType, F: Copy + Default + PartialEq + BitOr<Output = F>>(
     left: &OperandValues<'_, T>,
     right: &OperandValues<'_, T>,
     operation: impl Fn(T::Native, T::Native) -> (T::Native, F),
 ) -> Result<PrimitiveArray<T>, (T::Native, T::Native)> {
     let mut failed = F::default();
-    // A loop without branches, which the compiler can vectorise.
+    // A loop without branches, which the compiler can vectorize.
     macro_rules! pass {
         ($pairs:expr, $count:expr) => {{
             let mut values = vec![T::Native::default(); $count];
@@ -344,16 +346,16 @@ fn calculate<T: ArrowPrimitiveType, F: Copy + Default + PartialEq + BitOr<Output
     Ok(PrimitiveArray::new(values.into(), nulls))
 }
 
-/// Integers whose operations also give bits that are zero where the result fits.
+/// Integers with operations that also return bits, which are zero where the result fits.
 ///
-/// Comparisons of 64 bits are not among the instructions that every processor has for vectors, so the
-/// carry is made of the operands' and the result's highest bits (*Hacker's Delight*, 2-13).
+/// Not every processor has vector instructions that compare 64-bit integers, so the carry is computed from
+/// the highest bits of the operands and the result (*Hacker's Delight*, 2-13).
 trait Bits: Sized {
-    /// Sum and carry.
+    /// Returns sum and carry.
     fn plus(self, other: Self) -> (Self, u64);
-    /// Difference and borrow.
+    /// Returns difference and borrow.
     fn minus(self, other: Self) -> (Self, u64);
-    /// Product, and whether there is more of it.
+    /// Returns the product, and nonzero bits if it overflows.
     fn times(self, other: Self) -> (Self, u64);
 }
 
@@ -419,7 +421,7 @@ macro_rules! integers {
     };
 }
 
-/// An array of one null.
+/// Returns an array of one null.
 fn null_array(data_type: &DataType) -> ArrayRef {
     arrow::array::new_null_array(data_type, 1)
 }
@@ -457,7 +459,7 @@ impl CheckedOperation {
             }};
         }
         integers!(array.data_type(), unary, array; match self.operation {
-            // Decimals are symmetric: nothing overflows.
+            // The range of decimals is symmetric, so nothing overflows.
             ArithmeticOperation::Abs => Err(into_datafusion_error(Error::Internal("abs of no integer".into()))),
             _ => Ok(numeric::neg(array.as_ref())?),
         })
@@ -492,7 +494,7 @@ impl CheckedOperation {
                     ArithmeticOperation::Multiply => calculate(&left, &right, <$native>::times),
                     ArithmeticOperation::ShiftLeft => calculate(&left, &right, |value, by| {
                         match u32::try_from(by).ok().filter(|by| *by < <$native>::BITS) {
-                            // What was shifted out does not come back.
+                            // Bits that were shifted out make the values differ.
                             Some(by) => (value << by, (value << by) >> by != value),
                             #[allow(unused_comparisons)]
                             None => (0, value != 0 || by < 0),
@@ -500,7 +502,7 @@ impl CheckedOperation {
                     }),
                     _ => calculate(&left, &right, |value, by| match u32::try_from(by) {
                         Ok(by) if by < <$native>::BITS => (value >> by, false),
-                        // All bits are as the sign then.
+                        // All bits are the sign bit then.
                         Ok(_) => ((value >> (<$native>::BITS - 1)) >> 1, false),
                         #[allow(unused_comparisons)]
                         Err(_) => ((value >> (<$native>::BITS - 1)) >> 1, by < 0),
@@ -517,7 +519,8 @@ impl CheckedOperation {
         })
     }
 
-    /// Decimals and divisions, which Arrow's kernels check, but for a decimal's digits.
+    /// Evaluates operations on decimals, and divisions, with Arrow's kernels. These check everything except
+    /// the number of digits of a decimal.
     fn evaluate_with_arrow(
         &self,
         left: &ColumnarValue,
@@ -558,7 +561,7 @@ impl CheckedOperation {
         }
     }
 
-    /// Somewhere a result does not fit.
+    /// Returns the error for a result that does not fit, if its operands are unknown.
     fn out_of_range_error(&self, answer: &DataType) -> Error {
         let (what, hint) = match answer.is_integer() {
             true => ("integer", "DECIMAL(38, 0)"),
@@ -575,7 +578,8 @@ impl CheckedOperation {
     }
 }
 
-/// Quotients of decimals, which Arrow cuts, rounded half away from zero. Other quotients stay as they are.
+/// Rounds quotients of decimals half away from zero, where Arrow truncates. Other quotients are returned
+/// unchanged.
 fn round_quotients(
     quotients: ArrayRef,
     left: &OperandArray,
@@ -600,7 +604,7 @@ fn round_quotients(
         if divisor == 0 {
             return (0, false);
         }
-        // A remainder of half the divisor or more makes one more in the last place.
+        // A remainder of half the divisor or more rounds the last place away from zero.
         match dividend.checked_mul(factor).filter(|_| divisor.unsigned_abs() < 1 << 126) {
             Some(dividend) => {
                 let (whole, rest) = (dividend / divisor, dividend % divisor);
@@ -628,7 +632,7 @@ fn round_quotients(
     Ok(Arc::new(rounded.with_data_type(quotients.data_type().clone())))
 }
 
-/// The quotients of integers of any widths, each taken to a double first, which holds it whole up to 2^53.
+/// Divides integers of any widths as doubles. A double represents integers up to 2^53 exactly.
 fn divide_as_doubles(left: &ColumnarValue, right: &ColumnarValue) -> PlanResult<ArrayRef> {
     let (left, right) =
         (operand_array(left)?.cast_to_doubles()?, operand_array(right)?.cast_to_doubles()?);
@@ -641,7 +645,7 @@ fn divide_as_doubles(left: &ColumnarValue, right: &ColumnarValue) -> PlanResult<
     })
 }
 
-/// A side's array, of one row where it is the same for all.
+/// The array of an operand; one row if the operand is a constant.
 enum OperandArray {
     PerRow(ArrayRef),
     Constant(arrow::array::Scalar<ArrayRef>),
@@ -690,7 +694,7 @@ fn operand_values<T: ArrowPrimitiveType>(held: &OperandArray) -> PlanResult<Oper
     }
 }
 
-/// Plans `/` of two integers, `//` and `DIV`.
+/// Plans `/` of two integers, `//`, `DIV`, and `%` of an integer and a whole number with a point.
 #[derive(Debug)]
 pub(crate) struct DivisionPlanner;
 
@@ -733,17 +737,17 @@ impl ExprPlanner for DivisionPlanner {
     }
 }
 
-/// The whole number that a literal such as `2.0` is, but 0: an integer has its remainder exactly, where as a DOUBLE it
-/// would be rounded beyond 2^53.
+/// Returns the value of a literal such as `2.0` as an integer; `None` for 0 and for fractions. The remainder
+/// of integers is exact, whereas as a DOUBLE it would be rounded beyond 2^53.
 fn whole_number_divisor(expr: &Expr) -> Option<i64> {
-    /// Doubles below it are all integers of 64 bits, if they have no fraction.
+    /// Whole doubles below this value fit a 64-bit integer.
     const MAX: f64 = 9e18;
     let Expr::Literal(ScalarValue::Float64(Some(divisor)), _) = expr else { return None };
     let is_whole = *divisor != 0.0 && divisor.fract() == 0.0 && divisor.abs() < MAX;
     is_whole.then_some(*divisor as i64)
 }
 
-/// Puts checked operations into plans whose types are settled.
+/// Inserts checked operations into plans whose types are settled.
 #[derive(Debug)]
 pub(crate) struct CheckedArithmeticRule;
 
@@ -761,7 +765,7 @@ fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal128(_, _) | DataType::Decimal256(_, _))
 }
 
-/// The type of an expression, of which ours know theirs without a look at what is below.
+/// Returns the type of an expression. Checked operations store theirs, which avoids a walk of their operands.
 fn expr_type(expr: &Expr, schema: &DFSchema) -> PlanResult<DataType> {
     match CheckedOperation::from_expr(expr) {
         Some(ours) => Ok(ours.result_type.clone()),
@@ -771,7 +775,7 @@ fn expr_type(expr: &Expr, schema: &DFSchema) -> PlanResult<DataType> {
 
 fn replace_with_checked_operation(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     match expr {
-        // Types are settled here, and with them the casts that nobody has written.
+        // Types are settled here, and so are the implicit casts.
         Expr::Cast(Cast { expr, field })
             if matches!(field.data_type(), DataType::Interval(IntervalUnit::MonthDayNano))
                 && matches!(expr_type(&expr, schema), Ok(DataType::Duration(_))) =>

@@ -1,13 +1,14 @@
-//! `ASOF JOIN`: to each record the last one of another source up to its time, of the same keys.
+//! `ASOF JOIN`: joins each record with the last record of another source up to its time, with equal keys.
 //!
-//! The parser takes the condition apart ([`dialects`](crate::dialects)): the one comparison by `<`, `<=`, `>` or
-//! `>=` is marked by a function, and the planner makes an ordinary join of it. Here that join becomes a sort: the
-//! rows of both sides below one another, by keys and time, each of the left taking what last came from the right
-//! (`last_value … IGNORE NULLS`). That is n log n in the rows of both sides together, and it spills as windows do;
-//! a join that compares each row with each would be their product.
+//! The parser splits the condition ([`dialects`](crate::dialects)): it wraps the one comparison by `<`, `<=`,
+//! `>` or `>=` in a marker function, and the planner makes an ordinary join. This rule turns that join into a
+//! window function over the union of both sides, sorted by keys and time: each left row takes the last right
+//! row before it (`last_value … IGNORE NULLS`). That takes n log n time in the rows of both sides together,
+//! and it spills as windows do; a join that compares each row with each other row would take time in the
+//! product of both.
 //!
-//! Of several rows of the right side at the time that is taken, the one is taken whose columns, in their
-//! order, are the greatest: the same one in every run.
+//! If several right rows have the matched time, the row with the greatest columns, compared in their order,
+//! is taken. So every run returns the same row.
 
 use std::sync::Arc;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
@@ -32,10 +33,10 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::Expr::Literal;
 
-/// The function around the comparison of times.
+/// Name of the marker function around the comparison of times.
 pub(crate) const ASOF_MARKER_FUNCTION: &str = "tidemill_asof";
 
-/// The function as DataFusion registers it; it is nowhere evaluated.
+/// Returns the marker function for registration in DataFusion. It is never evaluated.
 pub(crate) fn asof_marker_udf() -> ScalarUDF {
     ScalarUDF::from(AsofMarkerFunction { signature: Signature::any(1, Volatility::Immutable) })
 }
@@ -63,7 +64,7 @@ impl ScalarUDFImpl for AsofMarkerFunction {
     }
 }
 
-/// The rule. It comes before types are settled.
+/// Rewrites ASOF joins. This rule runs before types are settled.
 #[derive(Debug)]
 pub(crate) struct AsofJoinRule;
 
@@ -94,7 +95,7 @@ fn has_marker(expr: &Expr) -> bool {
     expr.exists_dyn(&mut |expr| Ok(marked_comparison(expr).is_some())).unwrap_or(false)
 }
 
-/// What is marked.
+/// Returns the comparison within the marker function.
 fn marked_comparison(expr: &Expr) -> Option<&Expr> {
     match expr {
         Expr::ScalarFunction(call) if call.func.name() == ASOF_MARKER_FUNCTION => call.args.first(),
@@ -102,13 +103,14 @@ fn marked_comparison(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// The comparisons of a join, the left side's expressions first.
+/// The comparisons of an ASOF join, with the left side's expressions first.
 struct AsofCondition {
     key_pairs: Vec<(Expr, Expr)>,
     time_pair: (Expr, Expr),
-    /// `>=` or `>`: the right side's last row up to a time; otherwise its first from a time on.
+    /// True for `>=` and `>`, which match the last right row up to a time; false for `<=` and `<`, which
+    /// match the first right row from a time on.
     is_backward: bool,
-    /// Whether equal times meet.
+    /// True if equal times match.
     matches_equal_times: bool,
 }
 
@@ -172,7 +174,7 @@ enum AsofJoinSide {
     Right,
 }
 
-/// Which side's columns an expression is of.
+/// Returns the side whose columns an expression uses.
 fn referenced_side(expr: &Expr, left: &DFSchema, right: &DFSchema) -> Option<AsofJoinSide> {
     let columns = expr.column_refs();
     if columns.is_empty() {
@@ -186,7 +188,7 @@ fn referenced_side(expr: &Expr, left: &DFSchema, right: &DFSchema) -> Option<Aso
     }
 }
 
-/// The type that two expressions are compared as.
+/// Returns the type as which two expressions are compared.
 fn common_comparison_type(
     left: &Expr,
     of_left: &DFSchema,
@@ -202,8 +204,8 @@ fn common_comparison_type(
     }
 }
 
-/// The columns of the rows of both sides, in this order: keys, time, side, the left side's, the right side's as
-/// one.
+// The union of both sides has these columns in this order: keys, time, side, the columns of the left side,
+// and the row of the right side as one struct.
 fn key_column_name(at: usize) -> String {
     format!("key {at}")
 }
@@ -221,12 +223,12 @@ const SIDE_COLUMN: &str = "side";
 const RIGHT_ROW_COLUMN: &str = "right";
 const MATCHED_ROW_COLUMN: &str = "found";
 
-/// A column of the rows of both sides.
+/// Returns a column of the union of both sides.
 fn unqualified_column(name: &str) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
-/// An ASOF join as a sort of both sides.
+/// Rewrites an ASOF join as a window function over the union of both sides.
 fn rewrite_as_window(join: Join) -> PlanResult<LogicalPlan> {
     let is_left = match join.join_type {
         JoinType::Inner => false,
@@ -236,7 +238,7 @@ fn rewrite_as_window(join: Join) -> PlanResult<LogicalPlan> {
     let condition = AsofCondition::from_join(&join)?;
     let (left, right) = (join.left.as_ref().clone(), join.right.as_ref().clone());
     let (left_schema, right_schema) = (Arc::clone(left.schema()), Arc::clone(right.schema()));
-    // Of equal times the right side's rows come first where they are to be found.
+    // If equal times match, the right rows sort before the left rows of the same time.
     let (left_side, right_side) = if condition.matches_equal_times { (1i8, 0i8) } else { (0, 1) };
 
     let mut keys = Vec::new();
@@ -274,7 +276,7 @@ fn rewrite_as_window(join: Join) -> PlanResult<LogicalPlan> {
     of_the_left.push(Literal(ScalarValue::try_from(&packed_type)?, None).alias(RIGHT_ROW_COLUMN));
     of_the_right.push(packed.alias(RIGHT_ROW_COLUMN));
 
-    // What has no key or no time is nobody's.
+    // A right row without a key or a time matches no row.
     let known = (0..keys.len())
         .map(key_column_name)
         .chain([TIME_COLUMN.to_owned()])
@@ -341,7 +343,7 @@ fn rewrite_as_window(join: Join) -> PlanResult<LogicalPlan> {
     }
 }
 
-/// A column of the right side in the rows of both.
+/// Returns a column of the right row within the union of both sides.
 fn right_field_expr(at: usize) -> Expr {
     let call = vec![unqualified_column(RIGHT_ROW_COLUMN), lit(right_field_name(at))];
     Expr::ScalarFunction(ScalarFunction::new_udf(get_field(), call))

@@ -1,8 +1,9 @@
-//! Where in a source the rows of a batch are, told from a scan to a sort whose ties keep that order.
+//! Positions of batches within a source, passed from a scan to a sort whose ties keep the source's order.
 //!
-//! Threads take splits as they come to them, so that a batch's rows could be any of the source's by the time that they
-//! are sorted. A scan that is [asked to](crate::session::Stable) says it in the metadata of the batch's schema, which
-//! steps that make batches of their own do not hand on: the sort has to stand upon the scan.
+//! Threads take splits from a shared queue, so that a batch alone does not show from which part of the source
+//! its rows come. A scan in a session that is marked as a [stable sort](crate::session::StableSort) writes
+//! the position into the metadata of the batch's schema. Operators that build new batches drop it, so the
+//! sort must be directly above the scan.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,37 +13,37 @@ use arrow::datatypes::Schema;
 
 const POSITION_METADATA_KEY: &str = "tidemill.place";
 
-/// Where the rows of a batch are.
+/// The position of a batch within its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BatchPosition {
-    /// The split, in the order of the source.
+    /// Index of the split, in the order of the source.
     pub split_index: u32,
-    /// How many batches of it came before.
+    /// Number of batches of the split before this one.
     pub batch_index: u32,
 }
 
 impl BatchPosition {
-    /// The batch, which says where its rows are. Its columns are shared.
+    /// Returns the batch with this position in its schema's metadata. The columns are shared.
     pub fn attach_to(self, batch: &RecordBatch) -> RecordBatch {
         let mut said: HashMap<String, String> = batch.schema_ref().metadata().clone();
         said.insert(POSITION_METADATA_KEY.to_owned(), self.sort_key().to_string());
         let schema = Schema::new_with_metadata(batch.schema_ref().fields().clone(), said);
-        // The same columns, and so the same schema but for what it says.
+        // The schemas differ only in metadata, so this cannot fail.
         batch.clone().with_schema(Arc::new(schema)).unwrap_or_else(|_| batch.clone())
     }
 
-    /// Where a batch says that its rows are.
+    /// Returns the position that is attached to a batch.
     pub(crate) fn from_batch(batch: &RecordBatch) -> Option<BatchPosition> {
         let number: u64 = batch.schema_ref().metadata().get(POSITION_METADATA_KEY)?.parse().ok()?;
         Some(BatchPosition { split_index: (number >> 32) as u32, batch_index: number as u32 })
     }
 
-    /// A number that orders as places do.
+    /// Returns a number that orders as positions do.
     pub(crate) fn sort_key(&self) -> u64 {
         u64::from(self.split_index) << 32 | u64::from(self.batch_index)
     }
 
-    /// Whether it is the next one of the same split.
+    /// Returns true if this is the batch after `before` in the same split.
     pub(crate) fn is_directly_after(&self, before: &BatchPosition) -> bool {
         self.split_index == before.split_index
             && before.batch_index.checked_add(1) == Some(self.batch_index)

@@ -1,10 +1,11 @@
-//! BYTEA, one type of SQL's that Arrow has in four: what stands beside it, and what takes it.
+//! BYTEA, which Arrow represents by four types: coercion of values beside it, and refusal where text is
+//! expected.
 //!
-//! - A text that is written beside a BYTEA is one, as in PostgreSQL: `s = '\x9101'`. A column of text is not, and
-//!   would be compared with the bytes of its letters.
-//! - Bytes that Arrow lays out in different ways meet as views.
-//! - DataFusion takes bytes that are given to a function of text for UTF-8. What was no text fails then, and what
-//!   happens to be one is answered by its letters.
+//! - A text literal beside a BYTEA becomes one, as in PostgreSQL: `s = '\x9101'`. A text column does not,
+//!   since it would be compared by the bytes of its letters.
+//! - Binary types of different layouts are coerced to views.
+//! - DataFusion reads bytes that are passed to a text function as UTF-8. Other bytes would then fail, and
+//!   bytes that happen to be UTF-8 would be processed as letters.
 
 use std::sync::Arc;
 
@@ -39,7 +40,8 @@ pub(crate) fn is_binary(of: &DataType) -> bool {
     )
 }
 
-/// The type at which bytes and nulls meet where not all are of one; none where they are, or where not all are bytes.
+/// Returns the common type of binary types and nulls; `None` if all have the same type or some are not
+/// binary.
 pub(crate) fn common_binary_type(types: &[DataType]) -> Option<DataType> {
     let first = types.iter().find(|of| !of.is_null()).filter(|of| is_binary(of))?;
     if !types.iter().all(|of| of.is_null() || is_binary(of)) || types.iter().all(|of| of == first) {
@@ -49,7 +51,7 @@ pub(crate) fn common_binary_type(types: &[DataType]) -> Option<DataType> {
     Some(if are_alike { first.clone() } else { DataType::BinaryView })
 }
 
-/// The bytes that a text is when it is cast: of `\x00ff` two, and of others those of its letters.
+/// Returns the bytes of a text that is cast: two for `\x00ff`, and those of its letters for other texts.
 fn text_to_bytes(text: &str) -> Vec<u8> {
     hex_text_to_bytes(text).unwrap_or_else(|| text.as_bytes().to_vec())
 }
@@ -58,7 +60,7 @@ fn hex_text_to_bytes(text: &str) -> Option<Vec<u8>> {
     text.strip_prefix("\\x").and_then(decode_hex)
 }
 
-/// A text that is written in the SQL as the bytes that it is beside a BYTEA.
+/// Returns a text literal as the bytes that it stands for beside a BYTEA.
 pub(crate) fn text_literal_as_bytes(expr: &Expr, beside: &DataType) -> Option<Expr> {
     let Expr::Literal(value, metadata) = expr else { return None };
     let bytes = Some(text_to_bytes(value.try_as_str().flatten()?));
@@ -71,7 +73,7 @@ pub(crate) fn text_literal_as_bytes(expr: &Expr, beside: &DataType) -> Option<Ex
     Some(Expr::Literal(value, metadata.clone()))
 }
 
-/// Refuses a comparison of bytes with text that is not written in the SQL.
+/// Refuses a comparison of bytes with text that is no literal.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -106,7 +108,7 @@ pub(crate) fn refuse_bytes_text_comparison(expr: &Expr, schema: &DFSchema) -> Pl
     refuse_mixed_bytes_and_text(&typed.collect::<Vec<_>>())
 }
 
-/// Refuses bytes and text that are compared.
+/// Refuses types to be compared that mix bytes and text.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -121,7 +123,7 @@ pub(crate) fn refuse_mixed_bytes_and_text(types: &[DataType]) -> PlanResult<()> 
     )))
 }
 
-/// Refuses a call of a function of text that is given bytes.
+/// Refuses bytes as an argument of a text function.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -132,7 +134,7 @@ pub(crate) fn refuse_bytes_as_text_argument(
     if !of.iter().any(|of| is_binary(of.data_type())) {
         return Ok(());
     }
-    // What is no call of the function at all is told when all types are settled.
+    // A call that fits no signature is reported when all types are resolved.
     let Ok(taken) = fields_with_udf(of, call.func.as_ref()) else { return Ok(()) };
     let is_text = of
         .iter()
@@ -144,7 +146,7 @@ pub(crate) fn refuse_bytes_as_text_argument(
     }
 }
 
-/// Refuses bytes as the text of LIKE.
+/// Refuses bytes as an operand of LIKE.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -161,7 +163,7 @@ pub(crate) fn refuse_bytes_in_like(like: &Like, schema: &DFSchema) -> PlanResult
     )))
 }
 
-/// Refuses bytes that an aggregate takes for text.
+/// Refuses bytes as an argument of an aggregate that takes text.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -192,7 +194,8 @@ fn no_function_error<'a>(
     ))
 }
 
-/// Plans lists of bytes that are laid out in different ways, or of bytes and nulls: DataFusion finds no type for them.
+/// Plans lists of binary values with different layouts, or of binary values and nulls, for which DataFusion
+/// finds no type.
 #[derive(Debug)]
 pub(crate) struct BinaryListPlanner;
 
@@ -217,14 +220,14 @@ impl ExprPlanner for BinaryListPlanner {
     }
 }
 
-/// `octet_length` and `bit_length`, of bytes, too.
+/// `octet_length` and `bit_length`, extended to bytes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BinaryLengthUdf {
     inner: Arc<ScalarUDF>,
     signature: Signature,
 }
 
-/// The signature of a function, and bytes as its one argument.
+/// Returns the signature of a function, extended by a single binary argument.
 pub(crate) fn with_binary_signature(theirs: TypeSignature) -> Vec<TypeSignature> {
     let of_bytes = TypeSignature::Coercible(vec![Coercion::new_exact(TypeSignatureClass::Binary)]);
     vec![theirs, of_bytes]
@@ -236,10 +239,10 @@ impl BinaryLengthUdf {
     }
 }
 
-/// How many bytes each value has, or bits.
+/// Returns the length of each value in bytes or bits.
 ///
 /// # Errors
-/// As Arrow's casts.
+/// Those of Arrow's casts.
 pub(crate) fn binary_length(args: &ScalarFunctionArgs, in_bits: bool) -> PlanResult<ColumnarValue> {
     invoke_unary_function(&args.args, |values: &ArrayRef| {
         let counts = match in_bits {

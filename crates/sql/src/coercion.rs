@@ -1,9 +1,9 @@
-//! Which type values of different types meet at, where DataFusion's own choice loses some of them.
+//! Coercion of operands of different types to a common type, where DataFusion's own choice loses values.
 //!
-//! DataFusion compares a DOUBLE with a DECIMAL as decimals of 15 places, so that 1e-20 is 0 and 1e26
-//! an error; it takes dates and times to nanoseconds, which end in 2262; and a FLOAT beside a BIGINT
-//! has 24 bits for 64. A rule of ours ([`CommonTypes`]) looks at each expression before DataFusion
-//! settles types, and casts both sides where it knows better:
+//! DataFusion compares a DOUBLE with a DECIMAL as decimals with 15 places, so that 1e-20 is 0 and 1e26 an
+//! error. It converts dates and times to nanoseconds, which end in 2262. A FLOAT beside a BIGINT has 24 bits
+//! for 64. The analyzer rule [`CommonTypeRule`] visits each expression before DataFusion settles types, and
+//! casts both operands where it has a better common type:
 //!
 //! | one side | other side | compared as | together in one column |
 //! | --- | --- | --- | --- |
@@ -16,7 +16,7 @@
 //! | TIME | TIME of another unit | the finer unit | the finer unit |
 //! | BYTEA | a text that is written in the SQL | BYTEA | |
 //!
-//! The table is `meeting`'s; what casts to and of times are is `cast_times`'s.
+//! `common_type` implements the table, and `time_casts` the casts to and of times.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ use crate::replacement_functions::array_length;
 use crate::time_casts::{is_time_to_integer_cast, rewrite_timestamp_cast, whole_seconds_or_days};
 use crate::{bytea, date_functions, interval_parts, window_frames};
 
-/// Comparisons of times of day and differences of times of two zones or units: in a select list the planner
-/// asks for their type before any rule can settle it.
+/// Plans comparisons of times of day, and differences of times of two zones or units. In a select list the
+/// planner asks for their type before any rule can settle it.
 #[derive(Debug)]
 pub(crate) struct TimeOperandPlanner;
 
@@ -98,7 +98,7 @@ impl ExprPlanner for TimeOperandPlanner {
     }
 }
 
-/// Casts values to a common type before DataFusion would.
+/// Casts operands to a common type before DataFusion does.
 #[derive(Debug)]
 pub(crate) struct CommonTypeRule;
 
@@ -117,7 +117,7 @@ impl AnalyzerRule for CommonTypeRule {
             LogicalPlan::Values(values) => align_values_time_units(values),
             LogicalPlan::Window(window) => window_frames::separate_null_key_frames(window),
             LogicalPlan::Distinct(Distinct::On(mut on)) => {
-                // The second mention of a key orders nothing.
+                // A repeated key has no effect on the order.
                 let mut is_other = false;
                 if let Some(keys) = &mut on.sort_expr {
                     let mut seen = Vec::new();
@@ -151,7 +151,7 @@ impl AnalyzerRule for CommonTypeRule {
     }
 }
 
-/// Rows of VALUES of which a time needs another unit than the others of its column: all take it.
+/// Casts a column of times in VALUES to nanoseconds if one of its rows needs that unit.
 fn align_values_time_units(mut values: Values) -> PlanResult<Transformed<LogicalPlan>> {
     let schema = Arc::clone(&values.schema);
     let mut types: Vec<DataType> =
@@ -181,8 +181,8 @@ fn align_values_time_units(mut values: Values) -> PlanResult<Transformed<Logical
     Ok(Transformed::yes(LogicalPlan::Values(values)))
 }
 
-/// The branches of a UNION with their columns cast to common types. What DataFusion chooses it
-/// chooses from the types that the branches have by now.
+/// Casts the columns of a UNION's branches to common types. For the other columns DataFusion chooses from the
+/// types that the branches have by now.
 fn coerce_union_columns(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
     let width = union.schema.fields().len();
     if union.inputs.iter().any(|input| input.schema().fields().len() != width) {
@@ -223,7 +223,7 @@ fn coerce_union_columns(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
             }
         });
     }
-    // Until now its schema is that of its first branch when it was planned, and the steps above it
+    // The union still has the schema that its first branch had when it was planned. The operators above it
     // are settled next.
     let types = union.schema.fields().iter().zip(types);
     let types = types.map(|(field, to)| to.map_or_else(|| field.data_type().clone(), |to| to.0));
@@ -231,7 +231,7 @@ fn coerce_union_columns(union: Union) -> PlanResult<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })))
 }
 
-/// Refuses what DataFusion takes a number for a day in, the days since 1970.
+/// Refuses expressions in which DataFusion would read a number as a day, the days since 1970.
 fn refuse_numbers_as_days(expr: &Expr, schema: &DFSchema) -> PlanResult<()> {
     let beside: Vec<&Expr> = match expr {
         Expr::BinaryExpr(binary) if is_comparison_operator(binary.op) => {
@@ -281,7 +281,8 @@ fn refuse_date_with_number(types: &[DataType]) -> PlanResult<()> {
     }
 }
 
-/// A time to which an interval is added that is finer than the time's type: in a type that holds the sum.
+/// Casts a time to a finer type if an added interval is finer than the time's type, so that the type holds
+/// the sum.
 fn widen_time_for_interval(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<Expr> {
     let microsecond = unit_nanoseconds(&TimeUnit::Microsecond);
     let (unit, zone) = match time.get_type(schema).ok()? {
@@ -298,7 +299,7 @@ fn widen_time_for_interval(time: &Expr, by: &Expr, schema: &DFSchema) -> Option<
             i128::from(by.milliseconds) * unit_nanoseconds(&TimeUnit::Millisecond)
         }
         Expr::Literal(_, _) => 0,
-        // Who knows.
+        // An interval of unknown precision counts as microseconds.
         _ => microsecond,
     };
     if finest % unit == 0 {
@@ -319,7 +320,7 @@ fn coerce_expression(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Ex
     Ok(done)
 }
 
-/// A difference of two times, by an operator or a function, with both times in one zone.
+/// Casts both times of a difference to one zone, for the operator and for functions.
 fn align_difference_zones(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
@@ -345,7 +346,8 @@ fn align_difference_zones(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-/// Two times, one of a zone, in one zone and one unit; none where they are so already, or are no such times.
+/// Casts two times, at least one of which has a zone, to one zone and one unit. Returns `None` if they agree
+/// already, or if they are no such times.
 fn align_subtraction_operands(
     left: &Expr,
     right: &Expr,
@@ -359,8 +361,8 @@ fn align_subtraction_operands(
     }
 }
 
-/// Two times of one zone with the coarser one cast to the unit of the other: DataFusion subtracts no times
-/// of a zone that have different units. None where there is nothing to cast.
+/// Casts the coarser of two times of one zone to the unit of the other: DataFusion subtracts no times with a
+/// zone that have different units. Returns `None` if there is nothing to cast.
 fn align_time_units(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
     let (one, other) = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
     let (DataType::Timestamp(unit, Some(zone)), DataType::Timestamp(other_unit, Some(_))) =
@@ -377,7 +379,7 @@ fn align_time_units(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Exp
     Some((cast_if_needed(left.clone(), &to, schema), cast_if_needed(right.clone(), &to, schema)))
 }
 
-/// Returns whether a function says how far its last two arguments are apart.
+/// Returns true for functions that return the distance between their last two arguments.
 fn is_difference_function(name: &str) -> bool {
     matches!(name, "age" | "date_diff" | "date_sub" | "months_between")
 }
@@ -446,7 +448,7 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
             let both = Expr::BinaryExpr(both);
             Ok(if changed { Transformed::yes(both) } else { Transformed::no(both) })
         }
-        // Integers with a sign and without meet as decimals, whose quotient has places.
+        // Signed and unsigned integers have a decimal as common type, whose quotient has decimal places.
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Divide, right })
             if types(&[&left, &right]).is_some_and(|of| {
                 of.contains(&DataType::UInt64) && of.iter().any(DataType::is_signed_integer)
@@ -462,7 +464,7 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
             let quotient = operate(operate(left, Operator::Minus, rest), Operator::Divide, right);
             Ok(Transformed::yes(Expr::Cast(Cast::new(Box::new(quotient), whole))))
         }
-        // How long it is between a date and a time, in the time's unit.
+        // The difference of a date and a timestamp is in the timestamp's unit.
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right }) => {
             let both = match (left.get_type(schema), right.get_type(schema)) {
                 (Ok(one), Ok(other)) => common_column_type(&one, &other),
@@ -506,7 +508,7 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
                 "its second argument is a number of rows: lag(x, 1)",
             )))
         }
-        // DataFusion's forgets the values behind the first of several that are not null.
+        // DataFusion's function drops the values after the first of several that are not null.
         Expr::WindowFunction(call)
             if call.params.null_treatment == Some(NullTreatment::IgnoreNulls)
                 && rows_ahead(&call).is_some_and(|rows| rows > 1) =>
@@ -516,7 +518,7 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
                 "lag(x, 2) IGNORE NULLS OVER (ORDER BY … DESC) is the same, from the other end",
             )))
         }
-        // What stands in for a row that is not there is in the same column as the values.
+        // The default value is in the same column as the values.
         Expr::WindowFunction(mut call)
             if matches!(call.fun.name(), windows::LAG | windows::LEAD)
                 && call.params.args.len() == 3 =>
@@ -542,7 +544,7 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
                 let count = Box::new(Expr::ScalarFunction(call));
                 Ok(Transformed::yes(Expr::Cast(Cast::new(count, DataType::Int64))))
             }
-            // DataFusion's answer has the argument's type, of which 9.99 may be the largest.
+            // DataFusion's result has the argument's type, in which 9.99 may be the largest value.
             scalars::CEIL | scalars::FLOOR if call.args.len() == 1 => {
                 match call.args[0].get_type(schema) {
                     Ok(DataType::Decimal128(precision, scale)) if scale > 0 && precision < 38 => {
@@ -554,7 +556,7 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
                     _ => Ok(Transformed::no(Expr::ScalarFunction(call))),
                 }
             }
-            // DataFusion makes `3 IN (x, 2)` of it, which is null where `x` is.
+            // DataFusion rewrites it to `3 IN (x, 2)`, which is null where `x` is null.
             scalars::ARRAY_HAS if call.args.len() == 2 && is_array_constructor(&call.args[0]) => {
                 let is_null = call.args[1].clone().is_null();
                 let found = Expr::ScalarFunction(call);
@@ -563,7 +565,7 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
                 let when = vec![(Box::new(is_null), Box::new(null))];
                 Ok(Transformed::yes(Expr::Case(Case::new(None, when, Some(Box::new(found))))))
             }
-            // No list is as long, and DataFusion takes no larger numbers.
+            // No list is that long, and DataFusion accepts no larger number.
             scalars::ARRAY_SLICE if ends_beyond_list_length_limit(call.args.get(2)) => {
                 call.args[2] = lit(i64::from(i32::MAX));
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
@@ -581,8 +583,8 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
                 call.args = args.map(|arg| cast_if_needed(arg, &to, schema)).collect();
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
-            // The number of places is a part of the answer's type, and becomes a literal of another type
-            // only once types are settled.
+            // The number of places is a part of the result type. Without this cast it becomes a literal of
+            // another type only after types are settled.
             scalars::ROUND
                 if matches!(
                     call.args.get(1),
@@ -611,7 +613,7 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
             scalars::DATE_PART => {
                 Ok(match interval_parts::plan_interval_date_part(&call.args, schema)? {
                     Some(part) => Transformed::yes(part),
-                    // What `extract` is planned as is not the registered one.
+                    // `extract` is planned with another function object than the registered one.
                     None if call.func.as_ref() != date_functions::date_part_udf().as_ref() => {
                         call.func = date_functions::date_part_udf();
                         Transformed::yes(Expr::ScalarFunction(call))
@@ -619,7 +621,7 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
                     None => Transformed::no(Expr::ScalarFunction(call)),
                 })
             }
-            // DataFusion's wants all three of one type.
+            // DataFusion's function requires one type for all three arguments.
             scalars::NVL2 if call.args.len() == 3 => {
                 let mut args = std::mem::take(&mut call.args).into_iter().map(Box::new);
                 let (Some(value), Some(then), otherwise) = (args.next(), args.next(), args.next())
@@ -632,12 +634,13 @@ fn coerce_operand_types(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
                 let case = coerce_case(Case::new(None, when, otherwise), schema).data;
                 Ok(Transformed::yes(case))
             }
-            // What is given back is the first value as it is, whatever it is compared with.
+            // The result is the first value unchanged, whatever the type of the comparison.
             scalars::NULLIF if call.args.len() == 2 && !call.args[0].is_volatile() => {
                 let is_equal =
                     coerced_comparison_expr(&call.args[0], Operator::Eq, &call.args[1], schema);
                 let mut value = Box::new(call.args[0].clone());
-                // Of texts as the call has it: who refers to it from a subquery has seen that type.
+                // Texts have the type of the call, because a reference from a subquery has recorded that
+                // type.
                 let own = value.get_type(schema)?;
                 let of_call = Expr::ScalarFunction(call).get_type(schema)?;
                 if own.is_string() && of_call.is_string() {
@@ -667,7 +670,7 @@ fn is_array_constructor(list: &Expr) -> bool {
     matches!(list, Expr::ScalarFunction(call) if call.func.name() == scalars::MAKE_ARRAY)
 }
 
-/// How many rows ahead `lead`, or `lag` by a negative number, takes its value from.
+/// Returns the number of rows ahead from which `lead`, or `lag` by a negative number, takes its value.
 fn rows_ahead(call: &WindowFunction) -> Option<i64> {
     let rows = match call.params.args.get(1) {
         None => 1,
@@ -689,11 +692,11 @@ fn is_duration_to_number_cast(value: &Expr, to: &FieldRef, schema: &DFSchema) ->
     to.data_type().is_numeric() && value.get_type(schema).is_ok_and(is_difference)
 }
 
-/// Functions of text that are given a list: that of lists which has the name, if there is one. DataFusion
-/// gives the others the list's text.
+/// Resolves text functions whose arguments are lists to the list function of that name, if there is one.
+/// DataFusion passes the list's text to the other ones.
 ///
 /// # Errors
-/// Where there is none.
+/// If there is no list function of that name and the function takes text.
 fn resolve_list_arguments(
     mut call: ScalarFunction,
     schema: &DFSchema,
@@ -714,7 +717,7 @@ fn resolve_list_arguments(
         scalars::CHARACTER_LENGTH if is_alone => Some(array_length()),
         scalars::REVERSE if is_alone => Some(array_reverse_udf()),
         scalars::CONCAT if has_list && are_lists => {
-            // A null adds nothing to a list, and has no type of one.
+            // A null adds nothing to a list, and its type is no list.
             let lists = call.args.into_iter().zip(&of);
             let lists = lists.filter(|(_, of)| !of.data_type().is_null());
             call.args = lists.map(|(list, _)| list).collect();
@@ -726,7 +729,7 @@ fn resolve_list_arguments(
         call.func = function;
         return Ok(Transformed::yes(Expr::ScalarFunction(call)));
     }
-    // The items of a list are joined as other values are; of one without items nothing is.
+    // The items of a list are joined like other values; an empty list adds nothing.
     if name == scalars::CONCAT_WS && has_list {
         let Some((separator, values)) = call.args.split_first() else {
             return Ok(Transformed::no(Expr::ScalarFunction(call)));
@@ -747,7 +750,7 @@ fn resolve_list_arguments(
     if !of.iter().any(is_nested) || shown_as_they_are.contains(&name) {
         return Ok(Transformed::no(Expr::ScalarFunction(call)));
     }
-    // What is no call of the function at all is told when all types are settled.
+    // Calls with invalid arguments are reported when all types are settled.
     let Ok(taken) = fields_with_udf(&of, call.func.as_ref()) else {
         return Ok(Transformed::no(Expr::ScalarFunction(call)));
     };
@@ -762,7 +765,7 @@ fn resolve_list_arguments(
     }
 }
 
-/// BETWEEN as two comparisons, where one of them needs it.
+/// Rewrites BETWEEN as two comparisons if one of them needs a coercion.
 fn coerce_between(between: Between, schema: &DFSchema) -> Transformed<Expr> {
     let needs = |bound: &Expr| coerce_comparison(&between.expr, bound, [schema, schema]).is_some();
     let is_mixed =
@@ -778,8 +781,8 @@ fn coerce_between(between: Between, schema: &DFSchema) -> Transformed<Expr> {
     })
 }
 
-/// IN over values of other types: with both sides cast where one cast does for all, else value by
-/// value.
+/// Coerces IN over values of other types: casts both sides if one cast suffices for all items, and otherwise
+/// compares item by item.
 fn coerce_in_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
     let Ok(own) = list.expr.get_type(schema) else {
         return Transformed::no(Expr::InList(list));
@@ -822,7 +825,7 @@ fn coerce_in_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-/// IN as comparisons with each item.
+/// Rewrites IN as comparisons with each item.
 fn expand_in_list(list: InList, items: &[Expr], schema: &DFSchema) -> Transformed<Expr> {
     let (one, and) = match list.negated {
         false => (Operator::Eq, Operator::Or),
@@ -830,7 +833,7 @@ fn expand_in_list(list: InList, items: &[Expr], schema: &DFSchema) -> Transforme
     };
     let mut each: Vec<Expr> =
         items.iter().map(|item| coerced_comparison_expr(&list.expr, one, item, schema)).collect();
-    // In a balanced tree: a chain would be as deep as the list is long.
+    // Builds a balanced tree: a chain would be as deep as the list is long.
     while each.len() > 1 {
         let pairs = each.chunks(2).map(|pair| match pair {
             [left, right] => Expr::BinaryExpr(BinaryExpr::new(
@@ -848,8 +851,9 @@ fn expand_in_list(list: InList, items: &[Expr], schema: &DFSchema) -> Transforme
     }
 }
 
-/// Returns whether values have types that no one type holds: floats, and decimals or the integers that only a decimal has in common.
-/// DataFusion compares all of them as decimals of 15 places, and two alone as DOUBLEs.
+/// Returns true if no single type holds the values: floats together with decimals, or with integers whose
+/// only common type is a decimal. DataFusion compares all of them as decimals with 15 places, but a pair as
+/// DOUBLEs.
 fn has_incompatible_number_types<'e>(
     values: impl IntoIterator<Item = &'e Expr>,
     schema: &DFSchema,
@@ -862,7 +866,7 @@ fn has_incompatible_number_types<'e>(
     has(&|of| DataType::is_floating(of)) && (has(&|of| DataType::is_decimal(of)) || has_integers)
 }
 
-/// IN over a subquery's values of another type.
+/// Coerces IN over a subquery with values of another type.
 fn coerce_in_subquery(among: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let Some((value, subquery)) = coerce_value_and_subquery(&among.expr, &among.subquery, schema)?
     else {
@@ -872,7 +876,7 @@ fn coerce_in_subquery(among: InSubquery, schema: &DFSchema) -> PlanResult<Transf
     Ok(Transformed::yes(Expr::InSubquery(among)))
 }
 
-/// ANY and ALL of a subquery's values of another type.
+/// Coerces ANY and ALL over a subquery with values of another type.
 fn coerce_set_comparison(of: SetComparison, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let Some((value, subquery)) = coerce_value_and_subquery(&of.expr, &of.subquery, schema)? else {
         return Ok(Transformed::no(Expr::SetComparison(of)));
@@ -881,7 +885,7 @@ fn coerce_set_comparison(of: SetComparison, schema: &DFSchema) -> PlanResult<Tra
     Ok(Transformed::yes(Expr::SetComparison(of)))
 }
 
-/// A value and the rows of a subquery where they meet at a type; none where DataFusion's is as good.
+/// Casts a value and a subquery's rows to a common type; returns `None` if DataFusion's type is as good.
 fn coerce_value_and_subquery(
     value: &Expr,
     subquery: &Subquery,
@@ -903,7 +907,7 @@ fn coerce_value_and_subquery(
     Ok(Some((value, subquery.with_plan(Arc::new(rows)))))
 }
 
-/// CASE with its answers of one type, and its value compared as `=` does.
+/// Casts the results of a CASE to one type, and compares its value as `=` does.
 fn coerce_case(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
     let mut changed = false;
     if let Some(value) = &case.expr {

@@ -1,11 +1,11 @@
-//! Column names as people write them: `userId` finds `userId` without quotes.
+//! Resolution of column names without regard to case, and texts for columns without names.
 //!
-//! SQL folds unquoted names to lower case, yet the keys of JSON events are in camel case
-//! more often than not. Before planning, an unquoted name that no column has in lower case
-//! is given the spelling of the one column, or struct field, that it equals but for case.
-//! Quoted names are left alone.
+//! `userId` finds `userId` without quotes. SQL folds unquoted names to lower case, yet the keys of JSON
+//! events are in camel case more often than not. Before planning, an unquoted name that matches no column in
+//! lower case gets the spelling of the only column, or struct field, that it equals ignoring case. Quoted
+//! names are left alone.
 //!
-//! A column of the result that has no name is called as it is written: [`written`].
+//! A result column without a name is called by its text in the query: [`select_list_texts`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -37,11 +37,11 @@ pub fn respell_names<'a>(statement: &mut Statement, schemas: impl Iterator<Item 
     walk_statement_mut(statement, &mut NameRespeller { spellings });
 }
 
-/// Refuses an ORDER BY that calculates with a name which is a column and what the select list calls something
-/// else: SQL means the column there, and the planner would take the other.
+/// Refuses an expression in ORDER BY that uses a name which is both a column and the alias of something else.
+/// SQL means the column there, and the planner would take the alias.
 ///
 /// # Errors
-/// [`Error::Usage`], naming it.
+/// [`Error::Usage`] that names it.
 pub fn refuse_ambiguous_order_by<'a>(
     statement: &Statement,
     schemas: impl Iterator<Item = &'a Schema>,
@@ -124,10 +124,11 @@ pub fn refuse_ambiguous_order_by<'a>(
     }
 }
 
-/// The tag of a text that is the name of a column, and takes the letters that the column's name turns out to have.
+/// The tag of a text literal that is the name of a column and takes the column's spelling.
 const COLUMN_LABEL_TAG: &str = "tidemill_label";
 
-/// The text that a column's name is, in the letters of the column rather than of the query.
+/// Returns the name of a column as a text literal that will take the column's spelling instead of the
+/// query's.
 pub(crate) fn column_label(column: &Ident) -> Expr {
     Expr::value(match column.quote_style {
         Some(_) => Value::SingleQuotedString(column.value.clone()),
@@ -138,7 +139,7 @@ pub(crate) fn column_label(column: &Ident) -> Expr {
     })
 }
 
-/// The name within an expression that [`label_of`] has made.
+/// Returns the name in an expression that [`column_label`] made.
 fn column_label_mut(expr: &mut Expr) -> Option<&mut String> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::DollarQuotedString(text), .. })
@@ -150,7 +151,7 @@ fn column_label_mut(expr: &mut Expr) -> Option<&mut String> {
     }
 }
 
-/// A name as SQL reads it.
+/// Returns a name as SQL reads it: an unquoted name in lower case.
 pub(crate) fn normalize_ident(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
@@ -174,7 +175,7 @@ fn collect_field_names<'a>(name: &'a str, of: &'a DataType, names: &mut BTreeSet
 }
 
 struct NameRespeller<'a> {
-    /// Per lower-case name, the ways in which columns spell it.
+    /// The spellings of columns, by the name in lower case.
     spellings: HashMap<String, Vec<&'a str>>,
 }
 
@@ -187,10 +188,10 @@ impl NameRespeller<'_> {
         let Some(spellings) = self.spellings.get(&lower) else { return };
         let meant = match spellings.as_slice() {
             spellings if spellings.contains(&ident.value.as_str()) => ident.value.clone(),
-            // As the SQL standard reads it.
+            // The SQL standard's reading.
             spellings if spellings.contains(&lower.as_str()) => return,
             [one] => (*one).to_string(),
-            // Several that differ in case only: quotes must tell which.
+            // Several spellings differ in case only: quotes must decide.
             _ => return,
         };
         if meant != lower {
@@ -219,7 +220,7 @@ impl VisitorMut for NameRespeller<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Respells the names of USING and those behind a `*`, which the planner takes letter by letter.
+    /// Respells the names of USING and those behind a `*`, which the planner takes literally.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
             let on = match &mut join.join_operator {
@@ -275,14 +276,15 @@ impl VisitorMut for NameRespeller<'_> {
     }
 }
 
-/// So many names of a statement are looked for in other letters.
+/// Maximum number of a statement's names that are respelled.
 const RESPELLED_NAMES_MAX: usize = 32;
 
-/// Plans a statement in which a name that is not quoted may be that of a column in other letters, as a PIVOT or an
-/// alias in quotes makes them: `DE` for `de`, where nothing is called `de`. Names of files' columns are settled before.
+/// Plans a statement whose unquoted names may differ in case from those of its columns. A PIVOT or a quoted
+/// alias makes such columns: `DE` for `de`, where nothing is called `de`. Names of files' columns are
+/// resolved earlier.
 ///
 /// # Errors
-/// Those of `plan`, for the statement as it is written.
+/// The errors of `plan` for the original statement.
 pub fn plan_with_any_case<T>(
     mut statement: datafusion::sql::parser::Statement,
     plan: impl Fn(datafusion::sql::parser::Statement) -> PlanResult<T>,
@@ -309,7 +311,7 @@ pub fn plan_with_any_case<T>(
     }
 }
 
-/// The column that there is not, and the only one that differs from it in the case of letters.
+/// Returns an unknown column and the only column that equals it ignoring case.
 fn case_insensitive_match(error: &DataFusionError) -> Option<(String, String)> {
     let error = match error.find_root() {
         DataFusionError::Collection(errors) => errors.first()?.find_root(),
@@ -330,7 +332,7 @@ fn case_insensitive_match(error: &DataFusionError) -> Option<(String, String)> {
     }
 }
 
-/// Puts a column's name in quotes, in the letters that it has.
+/// Replaces a column's name by its quoted spelling.
 struct NameQuoter {
     name: String,
     column_name: String,
@@ -359,8 +361,8 @@ impl VisitorMut for NameQuoter {
     }
 }
 
-/// The outermost select list of so many columns as it is written, its expressions without a name, that is, and
-/// nothing for the columns that a `*` stands for; nothing at all where it cannot be told which those are.
+/// Returns the texts of the outermost select list's items without names, one for each of `columns`; `None`
+/// for the columns of a `*`. The result is empty if the columns of the `*` cannot be determined.
 pub fn select_list_texts(statement: &Statement, columns: usize) -> Vec<Option<String>> {
     map_select_items(statement, columns, |item| match item {
         SelectItem::UnnamedExpr(expr) => Some(expr_display_text(expr)),
@@ -368,7 +370,7 @@ pub fn select_list_texts(statement: &Statement, columns: usize) -> Vec<Option<St
     })
 }
 
-/// The names that the outermost select list gives its columns, in the letters in which they are written.
+/// Returns the aliases of the outermost select list in their original spelling.
 pub fn select_list_aliases(statement: &Statement, columns: usize) -> Vec<Option<String>> {
     map_select_items(statement, columns, |item| match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
@@ -400,7 +402,7 @@ fn map_select_items(
     let (Some((star, _)), None) = (stars.next(), stars.next()) else {
         return if items.iter().any(has_star) { Vec::new() } else { found };
     };
-    // Others may stand for several columns, too.
+    // Calls of unnest and COLUMNS may stand for several columns, too.
     let may_be_several = |item: &SelectItem| {
         let text = item.to_string().to_lowercase();
         ["unnest(", "columns("].iter().any(|call| text.contains(call))
@@ -414,14 +416,14 @@ fn map_select_items(
     }
 }
 
-/// An expression as it is written, names without the quotes that they need not have.
+/// Returns the text of an expression, with needless quotes around names removed.
 pub(crate) fn expr_display_text(expr: &Expr) -> String {
     let mut expr = expr.clone();
     walk_expr_mut(&mut expr, &mut QuoteRemover);
     expr.to_string()
 }
 
-/// Whether a plan's name of a column shows the planner's own words for literals and frames.
+/// Returns true if a plan's column name contains the planner's own notation for literals and frames.
 pub fn is_planner_name(name: &str) -> bool {
     const WORDS: [&str; 17] = [
         "Utf8(",
@@ -445,8 +447,8 @@ pub fn is_planner_name(name: &str) -> bool {
     WORDS.iter().any(|word| name.contains(word))
 }
 
-/// A plan's expression with its literals as SQL writes them: `x + 1` for `x + Int64(1)`. It goes by the
-/// plan's words, so that a text that looks like them is changed, too.
+/// Rewrites the literals in a plan's expression in SQL: `x + 1` for `x + Int64(1)`. It matches the planner's
+/// notation in text, so that a text literal that looks like it changes, too.
 pub fn plan_text_to_sql(text: &str) -> String {
     const NUMBERS: [&str; 12] = [
         "Int8(", "Int16(", "Int32(", "Int64(", "UInt8(", "UInt16(", "UInt32(", "UInt64(",
@@ -485,7 +487,7 @@ pub fn plan_text_to_sql(text: &str) -> String {
     found
 }
 
-/// Takes the quotes off names that do without.
+/// Removes needless quotes from names.
 struct QuoteRemover;
 
 impl VisitorMut for QuoteRemover {
@@ -506,7 +508,7 @@ impl VisitorMut for QuoteRemover {
         ControlFlow::Continue(())
     }
 
-    /// Puts a comprehension's text in the place of the call that it has become.
+    /// Replaces the call of a comprehension by the comprehension's text.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if let Expr::Function(call) = expr
             && let Some(written) = comprehensions::comprehension_text(call)
@@ -517,7 +519,7 @@ impl VisitorMut for QuoteRemover {
     }
 }
 
-/// A call as it is written: DataFusion names what is called over a window with its order and frame.
+/// Returns the text of a window call without its order and frame, which DataFusion's name includes.
 pub fn strip_window_spec(name: &str) -> String {
     let ends =
         [" PARTITION BY [", " ORDER BY [", " ROWS BETWEEN ", " RANGE BETWEEN ", " GROUPS BETWEEN "];

@@ -1,4 +1,4 @@
-//! The type that two types meet at, to be compared or to stand in one column; the table is in `coercion`.
+//! Finds the common type of two types, for comparisons and for shared columns; `coercion` has the table.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,7 +12,7 @@ use crate::bytea;
 use crate::local_times::is_utc;
 use crate::numeric_conversions::{DAY_NANOS, InstantFunction, unit_nanoseconds};
 
-/// Whether this is the text of a time with more digits than microseconds have.
+/// Returns whether an expression is a literal text of a time with more digits than microseconds.
 pub(crate) fn is_text_with_nanoseconds(value: &Expr) -> bool {
     let Expr::Literal(text, _) = value else { return false };
     text.try_as_str().flatten().is_some_and(|text| {
@@ -21,7 +21,7 @@ pub(crate) fn is_text_with_nanoseconds(value: &Expr) -> bool {
     })
 }
 
-/// Text beside a timestamp as a timestamp, which DataFusion would make one of nanoseconds.
+/// Casts text beside a timestamp to a timestamp; DataFusion would cast it to nanoseconds.
 fn cast_text_to_timestamp(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
     let DataType::Timestamp(unit, zone) = beside else { return None };
     if !matches!(own, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
@@ -36,8 +36,8 @@ fn cast_text_to_timestamp(expr: &Expr, own: &DataType, beside: &DataType) -> Opt
     Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
 }
 
-/// `'true'` or `'false'` beside a Boolean as one: what clients write that put all values in quotes; and 1 and 0, what
-/// is written where truths are numbers.
+/// Converts a literal beside a BOOLEAN to a BOOLEAN: `'true'` or `'false'`, as clients write that quote all values,
+/// and 1 or 0, as databases write whose truth values are numbers.
 pub(crate) fn literal_as_boolean(expr: &Expr, beside: &DataType) -> Option<Expr> {
     let Expr::Literal(value, metadata) = expr else { return None };
     if beside != &DataType::Boolean {
@@ -56,7 +56,7 @@ pub(crate) fn literal_as_boolean(expr: &Expr, beside: &DataType) -> Option<Expr>
     Some(Expr::Literal(ScalarValue::Boolean(Some(value)), metadata.clone()))
 }
 
-/// What a value is beside one of another type, where what it is can be told from how it is written.
+/// Coerces a value beside one of another type, where its spelling determines its type.
 pub(crate) fn coerce_by_spelling(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
     let as_number = float_literal_as_decimal(expr, beside);
     as_number
@@ -66,8 +66,8 @@ pub(crate) fn coerce_by_spelling(expr: &Expr, own: &DataType, beside: &DataType)
         .or_else(|| cast_date_to_zone_midnight(expr, own, beside))
 }
 
-/// A date beside nanoseconds of a zone as the second at which the zone's clocks begin that day. Beside
-/// other units, both meet at the timestamp's type.
+/// Casts a date beside nanoseconds of a zone to the second at which the day begins in that zone. Beside
+/// other units, the timestamp's type is the common type.
 fn cast_date_to_zone_midnight(expr: &Expr, own: &DataType, beside: &DataType) -> Option<Expr> {
     let (DataType::Date32 | DataType::Date64, DataType::Timestamp(TimeUnit::Nanosecond, zone)) =
         (own, beside)
@@ -79,9 +79,9 @@ fn cast_date_to_zone_midnight(expr: &Expr, own: &DataType, beside: &DataType) ->
     Some(Expr::Cast(Cast::new(Box::new(expr.clone()), time)))
 }
 
-/// Two times of which one has a zone, with the other brought into that zone: a time without a zone and a
-/// date are what the zone's clocks show, as in a comparison. Of two zones the first one is taken. None where
-/// there is nothing to bring.
+/// Converts two times of which one has a zone to that zone. A time without a zone and a date are local times of
+/// the zone, as in a comparison. Of two zones the first one applies. Returns `None` if there is nothing to
+/// convert.
 pub(crate) fn align_time_zones(
     left: &Expr,
     right: &Expr,
@@ -111,7 +111,7 @@ pub(crate) fn align_time_zones(
     }
 }
 
-/// What stands in the SQL, a cast of it included.
+/// Returns the value of a literal or of a cast of one.
 pub(crate) fn constant_value(expr: &Expr, own: &DataType) -> Option<ScalarValue> {
     match expr {
         Expr::Literal(value, _) => Some(value.clone()),
@@ -123,8 +123,8 @@ pub(crate) fn constant_value(expr: &Expr, own: &DataType) -> Option<ScalarValue>
     }
 }
 
-/// A time or day that stands in the SQL in the unit that it is compared with, where it is a whole number
-/// of these: what bounds in files can be held against.
+/// Converts a constant time or date to the unit that it is compared with, if it is a whole number
+/// of those units: file statistics can then be compared with it.
 pub(crate) fn constant_in_time_unit(
     expr: &Expr,
     own: &DataType,
@@ -165,7 +165,7 @@ pub(crate) fn constant_in_time_unit(
     Some(Expr::Literal(value, None))
 }
 
-/// The same of a time of day.
+/// Converts a constant time of day to the unit that it is compared with, like [`constant_in_time_unit`].
 pub(crate) fn constant_time_of_day_in_unit(
     expr: &Expr,
     own: &DataType,
@@ -196,12 +196,12 @@ pub(crate) fn constant_time_of_day_in_unit(
     Some(Expr::Literal(value, None))
 }
 
-/// How two types are compared.
+/// The way in which values of two types are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum CommonType {
-    /// Both as this type.
+    /// Both operands are cast to this type.
     SameType(DataType),
-    /// Both as nanoseconds, however many: of times since 1970.
+    /// Both operands become nanoseconds of any number; times count from 1970.
     Instants,
 }
 
@@ -230,10 +230,10 @@ pub(crate) fn is_interval_or_duration(of: &DataType) -> bool {
     matches!(of, DataType::Interval(_) | DataType::Duration(_))
 }
 
-/// How values of these types are compared; none where DataFusion knows.
+/// Returns the way in which values of two types are compared, or `None` where DataFusion's choice is right.
 pub(crate) fn comparison_type(one: &DataType, other: &DataType) -> Option<CommonType> {
     use DataType::{Date32, Date64, Float64, Interval, Time32, Time64, Timestamp};
-    // A day of an interval is 24 hours of another, a month 30 days.
+    // A day of an interval counts as 24 hours, a month as 30 days.
     if is_interval_or_duration(one)
         && is_interval_or_duration(other)
         && (one != other || matches!(one, Interval(_)))
@@ -273,7 +273,7 @@ pub(crate) fn comparison_type(one: &DataType, other: &DataType) -> Option<Common
             Some(CommonType::SameType(time.clone()))
         }
         (Time32(unit) | Time64(unit), Time32(other_unit) | Time64(other_unit)) => {
-            // A time of day fits every unit.
+            // A time of day fits in every unit.
             let finer = unit_nanoseconds(unit) < unit_nanoseconds(other_unit);
             Some(CommonType::SameType(if finer { one.clone() } else { other.clone() }))
         }
@@ -284,7 +284,7 @@ pub(crate) fn comparison_type(one: &DataType, other: &DataType) -> Option<Common
     }
 }
 
-/// The type of a column of values of both types; none where DataFusion knows.
+/// Returns the type of a column with values of both types, or `None` where DataFusion's choice is right.
 pub(crate) fn common_column_type(one: &DataType, other: &DataType) -> Option<DataType> {
     match (comparison_type(one, other)?, one, other) {
         (CommonType::SameType(DataType::Decimal256(_, _)), _, _) => None,
@@ -299,8 +299,8 @@ pub(crate) fn common_column_type(one: &DataType, other: &DataType) -> Option<Dat
     }
 }
 
-/// The type of a column of values of all these types, and whether it is not the one that DataFusion
-/// takes; none where there is no such type.
+/// Returns the type of a column with values of all these types, and whether it differs from DataFusion's choice;
+/// `None` if there is no such type.
 pub(crate) fn common_column_type_of_all<'a>(
     types: impl IntoIterator<Item = &'a DataType>,
 ) -> Option<(DataType, bool)> {
@@ -319,7 +319,7 @@ pub(crate) fn common_column_type_of_all<'a>(
     Some((all, is_ours))
 }
 
-/// The type of [`joint_of`], where it is not the one that DataFusion takes.
+/// Returns the type of [`common_column_type_of_all`] if it differs from DataFusion's choice.
 pub(crate) fn overridden_column_type(types: &[DataType]) -> Option<DataType> {
     common_column_type_of_all(types).filter(|(_, is_ours)| *is_ours).map(|(all, _)| all)
 }
@@ -345,14 +345,14 @@ impl CommonType {
     }
 }
 
-/// A number that stands in the SQL as the decimal that was written there, for a comparison with a
-/// decimal: exact, and what bounds in files can be held against.
+/// Converts a float literal to the decimal as written in the SQL text, for a comparison with a
+/// decimal: the result is exact, and file statistics can be compared with it.
 fn float_literal_as_decimal(expr: &Expr, beside: &DataType) -> Option<Expr> {
     let Expr::Literal(ScalarValue::Float64(Some(number)), metadata) = expr else { return None };
     if !is_decimal(beside) || !number.is_finite() {
         return None;
     }
-    // The shortest text that is this double: `1.5e0`.
+    // The shortest text of this double: `1.5e0`.
     let text = format!("{number:e}");
     let (digits, exponent) = text.split_once('e')?;
     let exponent: i32 = exponent.parse().ok()?;
@@ -370,7 +370,7 @@ fn float_literal_as_decimal(expr: &Expr, beside: &DataType) -> Option<Expr> {
     })
 }
 
-/// Both sides of a comparison, ready for it; none where they are as they are.
+/// Coerces both sides of a comparison; returns `None` if neither side changes.
 pub(crate) fn coerce_comparison(
     left: &Expr,
     right: &Expr,
@@ -380,7 +380,7 @@ pub(crate) fn coerce_comparison(
     let other = right.get_type(schemas[1]).ok()?;
     let mut written =
         (coerce_by_spelling(left, &one, &other), coerce_by_spelling(right, &other, &one));
-    // Of two constants only one takes the other's unit: both would change places for ever.
+    // Of two constants only one takes the other's unit; otherwise they would swap units forever.
     if written.0.is_none() {
         written.0 = constant_in_time_unit(left, &one, &other);
     }
@@ -396,7 +396,7 @@ pub(crate) fn coerce_comparison(
     }
     let (left, right) =
         (written.0.unwrap_or_else(|| left.clone()), written.1.unwrap_or_else(|| right.clone()));
-    // The decimals may be too wide for one another yet, the times of two units.
+    // The decimals may still be too wide for each other, and times may have two units.
     let again = coerce_comparison(&left, &right, schemas);
     Some(again.unwrap_or((left, right)))
 }

@@ -1,9 +1,10 @@
 //! Windows and sorts over computed keys.
 //!
-//! What a window's rows are parted and in order by is computed below it, once for all windows that stand
-//! on one another: `PARTITION BY length(s) > 5`. DataFusion would compute it for the order and for each
-//! window again, and misses the order of what has functions within operators. So a sort by such a key is by a column, too:
-//! `ORDER BY length(s) > n` on several threads would be refused.
+//! A projection below the windows computes their partition and order keys, such as `PARTITION BY length(s) >
+//! 5`, once for all windows that are stacked on one another. DataFusion would compute them for the sort and
+//! again for each window. It also fails to recognize the order of expressions with functions within
+//! operators. A sort by such a key therefore sorts by a column too: otherwise `ORDER BY length(s) > n` on
+//! several threads would be refused.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use tidemill_planning::DynTreeNode;
 
-/// The rule for keys.
+/// Replaces computed keys of windows and sorts by columns.
 #[derive(Debug)]
 pub(crate) struct ComputedKeyRule;
 
@@ -68,7 +69,7 @@ impl OptimizerRule for ComputedKeyRule {
     }
 }
 
-/// Returns a plan with one column more for each key, and the names of these.
+/// Adds a column for each key to a plan, and returns the keys with the names of their columns.
 fn add_key_columns<'k>(
     below: &Arc<LogicalPlan>,
     keys: Vec<&'k Expr>,
@@ -83,7 +84,7 @@ fn add_key_columns<'k>(
     Ok((LogicalPlan::Projection(made), named))
 }
 
-/// Returns the columns of a plan that `schema` has.
+/// Projects a plan to the columns of `schema`.
 fn project_to_schema(plan: LogicalPlan, schema: &DFSchemaRef) -> PlanResult<LogicalPlan> {
     let outputs = schema.iter().map(|field| Expr::Column(Column::from(field)));
     let outputs = outputs.collect();
@@ -91,7 +92,7 @@ fn project_to_schema(plan: LogicalPlan, schema: &DFSchemaRef) -> PlanResult<Logi
     Ok(LogicalPlan::Projection(above))
 }
 
-/// Returns a sort by columns in the place of one by functions within operators; none of another one.
+/// Rewrites a sort by functions within operators as a sort by columns; returns `None` for other sorts.
 fn sort_by_key_columns(sort: &Sort) -> PlanResult<Option<LogicalPlan>> {
     let mut computed: Vec<&Expr> = Vec::new();
     for key in sort.expr.iter().map(|key| &key.expr) {
@@ -115,8 +116,8 @@ fn sort_by_key_columns(sort: &Sort) -> PlanResult<Option<LogicalPlan>> {
     project_to_schema(sorted, sort.input.schema()).map(Some)
 }
 
-/// A window and those below it, one upon the other, as far as the keys of all are of columns that are
-/// there below the last.
+/// Returns a window and the windows stacked below it, as long as all their keys refer to columns that exist
+/// below the last window.
 fn stacked_windows(top: &Window) -> Vec<&Window> {
     let mut chain = vec![top];
     let mut last = top;
@@ -141,7 +142,7 @@ fn window_call(expr: &Expr) -> Option<&WindowFunction> {
     }
 }
 
-/// The keys of a window that are no columns.
+/// Returns the keys of a window that are not columns.
 fn computed_window_keys(window: &Window) -> impl Iterator<Item = &Expr> {
     let params = window.window_expr.iter().filter_map(|expr| Some(&window_call(expr)?.params));
     let all = params.flat_map(|params| {
@@ -154,7 +155,7 @@ fn is_computed(key: &Expr) -> bool {
     !matches!(key, Expr::Column(_) | Expr::Literal(_, _))
 }
 
-/// A window's call with its keys as columns.
+/// Replaces the keys of a window call by columns.
 fn replace_keys_by_columns(expr: Expr, named: &[(&Expr, String)]) -> Expr {
     let mut call = match expr {
         Expr::WindowFunction(call) => call,

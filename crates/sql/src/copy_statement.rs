@@ -1,8 +1,8 @@
-//! `COPY (SELECT …) TO 'file' (FORMAT parquet)`, taken apart: the query, the output and the options.
+//! Parser of `COPY (SELECT …) TO 'file' (FORMAT parquet)`: the query, the output and the options.
 //!
-//! DuckDB, PostgreSQL and others write options in more ways than the parser reads, so the statement is read from its
-//! tokens. The query stays text: everything that runs a query takes text. What stands before it is replaced by spaces,
-//! so that a message about line 2, column 5 of the query points into the statement.
+//! DuckDB, PostgreSQL and others write options in more ways than the parser accepts, so this module parses
+//! tokens. The query stays text, as all callers run query text. Spaces replace the text before it, so that a
+//! message about line 2, column 5 of the query points into the statement.
 
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
@@ -14,7 +14,7 @@ use crate::parameters::{byte_offset, line_start_offsets};
 use crate::statement::blank_text;
 use crate::syntax::TidemillDialect;
 
-/// The form that messages show.
+/// The syntax that messages show.
 const COPY_SYNTAX: &str = "COPY (SELECT …) TO 'out.parquet' (FORMAT parquet, OVERWRITE_OR_IGNORE)";
 
 /// A `COPY … TO` statement.
@@ -22,26 +22,26 @@ const COPY_SYNTAX: &str = "COPY (SELECT …) TO 'out.parquet' (FORMAT parquet, O
 pub struct CopyStatement {
     /// The query whose rows are written.
     pub query: String,
-    /// The output as it was written: a path, a URL or a template; `-` for `STDOUT`.
+    /// The output as the user wrote it: a path, a URL or a template; `-` for `STDOUT`.
     pub target: String,
-    /// The options in their order.
+    /// The options, in the order of the statement.
     pub options: Vec<CopyOption>,
 }
 
 /// An option of a `COPY … TO` statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyOption {
-    /// Its name in capitals.
+    /// The name in upper case.
     pub name: String,
-    /// Its values: none for a name alone, several for a list in brackets.
+    /// The values: empty for a name alone, several for a parenthesized list.
     pub values: Vec<String>,
 }
 
 impl CopyStatement {
-    /// Reads a text that begins with `COPY`; returns None for every other text.
+    /// Parses a text that begins with `COPY`; returns `None` for every other text.
     ///
     /// # Errors
-    /// [`Error::Usage`] for `COPY … FROM`, and for what is no `COPY … TO`.
+    /// [`Error::Usage`] for `COPY … FROM`, and for an invalid `COPY … TO`.
     pub fn parse(sql: &str) -> Result<Option<Self>> {
         let tokens = match Tokenizer::new(&TidemillDialect, sql).tokenize_with_location() {
             Ok(tokens) => tokens,
@@ -72,7 +72,7 @@ fn starts_with_copy(sql: &str) -> bool {
     sql.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case("COPY"))
 }
 
-/// The tokens of a statement without spaces and comments, and the next one.
+/// A cursor over the tokens of a statement, without whitespace and comments.
 struct CopyTokenReader<'a> {
     sql: &'a str,
     line_starts: Vec<usize>,
@@ -102,7 +102,7 @@ impl CopyTokenReader<'_> {
         is_it
     }
 
-    /// Refuses the next token, which stands where `wanted` should.
+    /// Returns the error for the next token, which stands where `wanted` should.
     fn unexpected_token_error(&self, wanted: &str) -> Error {
         let found = match self.peek() {
             Some(token) => format!("`{token}`"),
@@ -116,7 +116,7 @@ impl CopyTokenReader<'_> {
             .ok_or_else(|| Error::Internal(format!("no place in the SQL at {location}")))
     }
 
-    /// The text from one token to the one before another, by their places.
+    /// Returns the text of the tokens from index `from` up to `to`.
     fn text_between(&self, from: usize, to: usize) -> Result<&str> {
         let (Some(first), Some(last)) =
             (self.tokens.get(from), to.checked_sub(1).and_then(|last| self.tokens.get(last)))
@@ -128,7 +128,7 @@ impl CopyTokenReader<'_> {
         Ok(self.sql.get(start..end).unwrap_or_default())
     }
 
-    /// The place of the bracket that closes the one before the next token.
+    /// Returns the index of the parenthesis that closes the one before the next token.
     fn find_closing_parenthesis(&self) -> Result<usize> {
         let mut depth = 0usize;
         for (at, token) in self.tokens.iter().enumerate().skip(self.position) {
@@ -185,7 +185,7 @@ impl CopyTokenReader<'_> {
         }
     }
 
-    /// The query in the brackets that have just been opened.
+    /// Parses the query in parentheses after the opening one.
     fn parse_query(&mut self) -> Result<String> {
         let end = self.find_closing_parenthesis()?;
         if end == self.position {
@@ -201,7 +201,8 @@ impl CopyTokenReader<'_> {
         Ok(query)
     }
 
-    /// The query of a table's rows: a file in single quotes or a name, perhaps with columns in brackets.
+    /// Parses a table, and returns the query of its rows: a file in single quotes or a name, with optional
+    /// columns in parentheses.
     fn parse_table(&mut self) -> Result<String> {
         let from = self.position;
         match self.peek() {
@@ -224,7 +225,7 @@ impl CopyTokenReader<'_> {
         Ok(format!("SELECT {columns} FROM {table}"))
     }
 
-    /// The options in the brackets that have just been opened.
+    /// Parses the options in parentheses after the opening one.
     fn parse_options(&mut self) -> Result<Vec<CopyOption>> {
         let mut options: Vec<CopyOption> = Vec::new();
         if self.take_token(&Token::RParen) {
@@ -265,7 +266,7 @@ impl CopyTokenReader<'_> {
         }
     }
 
-    /// The value of an option: a text in quotes, a word or a number.
+    /// Parses the value of an option: a quoted text, a word or a number.
     fn parse_option_value(&mut self) -> Result<String> {
         let value = match self.peek() {
             Some(Token::Word(word)) => word.value.clone(),

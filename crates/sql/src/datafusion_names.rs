@@ -5,7 +5,8 @@
 //! correction or the memory accounting would silently stop. So this module defines every such name once, and other
 //! code uses the constants.
 //!
-//! - [`check`] asserts that DataFusion has every rule and every function, when a process opens its first session.
+//! - [`check_names`] asserts that DataFusion has every rule and every function, when a process opens its
+//!   first session.
 //! - DataFusion lists neither its memory consumers nor its operators. The tests of this module run queries on bare
 //!   DataFusion that need each of them, and check the registered names and that our rules act on the operators.
 //! - Names of our own functions are defined beside the functions.
@@ -233,11 +234,11 @@ names! {
 names! {
     /// Parts of the names that operators register with the memory pool.
     consumers {
-        /* Of the whole name, the beginning. */
+        /* Beginnings of names. */
         EXTERNAL_SORTER = "ExternalSorter",
         EXTERNAL_SORTER_MERGE = "ExternalSorterMerge",
         SORT_PRESERVING_MERGE = "SortPreservingMerge",
-        /* Of the whole name, any part. */
+        /* Parts of names. */
         AGGREGATE = "Aggregate",
         JOIN = "Join",
         RECURSIVE = "Recursive",
@@ -250,12 +251,12 @@ names! {
 /// Part of DataFusion's error message for two columns with the same name.
 pub const DUPLICATE_NAMES_MESSAGE: &str = "require unique expression names";
 
-/// Checks that DataFusion has every rule and every function that is recognised by name. The first call in a process
-/// takes about 50 µs; later calls reuse its result.
+/// Checks that DataFusion has every rule and every function that is recognized by name. The first call in a
+/// process takes about 50 µs; later calls reuse its result.
 ///
 /// # Errors
-/// [`Error::Internal`] that lists the missing names. It occurs only after an upgrade of DataFusion, which then needs a
-/// change of this module.
+/// [`Error::Internal`] that lists the missing names. It occurs only after an upgrade of DataFusion, which then
+/// needs a change of this module.
 pub fn check_names() -> Result<()> {
     static MISSING: LazyLock<Vec<String>> = LazyLock::new(|| missing_names(&required_names()));
     refuse_missing_names(&MISSING)
@@ -272,7 +273,7 @@ fn refuse_missing_names(missing: &[String]) -> Result<()> {
     }
 }
 
-/// Names of a kind.
+/// The names of one kind that DataFusion must have.
 struct RequiredNames {
     kind: &'static str,
     names: Vec<&'static str>,

@@ -1,10 +1,10 @@
-//! `date_trunc` for every time that a timestamp can hold, `date_bin` that says which it cannot bin, and times as whole
-//! numbers.
+//! `date_trunc` for the whole range of timestamps, `date_bin` and `date_part` that reject times out of their range, and
+//! casts of times to whole seconds.
 //!
-//! DataFusion's `date_trunc` goes through nanoseconds, so that it fails before 1678 and after 2261, and makes
-//! nanoseconds of dates. Here a timestamp without a zone, or of UTC, is truncated in its own unit;
-//! so is what the clocks of another zone show, where whole days are meant: of a day with two midnights
-//! the rows would be two groups. Hours of such zones and times of day are left to DataFusion.
+//! DataFusion's `date_trunc` converts to nanoseconds, so that it fails before 1678 and after 2261, and converts
+//! dates to nanoseconds. Here a timestamp without a zone, or in UTC, is truncated in its own unit.
+//! For whole days, the local time of another zone is truncated as well: otherwise the rows of a day with two midnights
+//! would be two groups. Hours of such zones and times of day go to DataFusion's function.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -33,7 +33,7 @@ use crate::local_times::{
 };
 use crate::plan_rewriting::invoke_unary_function;
 
-/// The function as DataFusion wants it registered.
+/// Returns the function to register.
 pub(crate) fn date_trunc_udf() -> ScalarUDF {
     ScalarUDF::from(DateTruncFunction {
         datafusion_function: datetime::date_trunc(),
@@ -49,18 +49,19 @@ struct DateTruncFunction {
     aliases: Vec<String>,
 }
 
-/// Microseconds of a day.
+/// Microseconds per day.
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// What a time is cut to.
+/// The precision of a truncation.
 #[derive(Debug, Clone, Copy)]
 enum Truncation {
-    /// So many microseconds.
+    /// A number of microseconds.
     Micros(i64),
     Week,
-    /// A number of months since the year 0: a decade, a century and a millennium begin with a year that ends in zeros, as in DuckDB.
+    /// A number of months, counted from the year 0: as in DuckDB, a decade, a century and a millennium begin with a year
+    /// that ends in zeros.
     Months(i64),
-    /// The first Monday of the year that ISO 8601 counts weeks in.
+    /// The first Monday of the ISO 8601 week-numbering year.
     IsoYear,
 }
 
@@ -87,12 +88,13 @@ impl Truncation {
         })
     }
 
-    /// `time`, of which a second has `units`, truncated; none where that is before the first time.
+    /// Truncates `time`, which has `units` per second; returns `None` if the result is before the first representable
+    /// time.
     fn truncate(self, time: i64, units: i64) -> Option<i64> {
         let day = 86_400 * units;
         match self {
             Truncation::Micros(micros) => {
-                // A unit that is coarser than the part has nothing to cut.
+                // If the unit is coarser than the precision, there is nothing to truncate.
                 let step = match units.checked_mul(micros) {
                     Some(step) => step / 1_000_000,
                     None => micros / 1_000_000 * units,
@@ -106,7 +108,7 @@ impl Truncation {
                 first_day_of_month(first.div_euclid(12), first.rem_euclid(12) + 1).checked_mul(day)
             }
             Truncation::IsoYear => {
-                // A week is of the year that has its Thursday, and the 4th of January is in the first one.
+                // A week belongs to the year of its Thursday, and January 4 lies in the first week.
                 let (year, _) = year_and_month(week_monday(time.div_euclid(day)) + 3);
                 week_monday(first_day_of_month(year, 1) + 3).checked_mul(day)
             }
@@ -115,14 +117,14 @@ impl Truncation {
 }
 
 // Hinnant's algorithms (*chrono-Compatible Low-Level Date Algorithms*): years begin in March, so that
-// the day that some have more is the last.
+// the leap day comes last.
 
-/// The Monday of a week, both as days since 1970, which began on a Thursday.
+/// Returns the Monday of a week, both as days since January 1, 1970, a Thursday.
 fn week_monday(days: i64) -> i64 {
     days - (days + 3).rem_euclid(7)
 }
 
-/// Year and month of a day since 1970.
+/// Returns the year and month of a day since 1970.
 fn year_and_month(days: i64) -> (i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -135,7 +137,7 @@ fn year_and_month(days: i64) -> (i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month)
 }
 
-/// The first day of a month, since 1970.
+/// Returns the first day of a month, in days since 1970.
 fn first_day_of_month(year: i64, month: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -162,7 +164,7 @@ fn truncate_array(array: &ArrayRef, part: Truncation, unit: TimeUnit) -> PlanRes
 }
 
 impl DateTruncFunction {
-    /// Truncates by parts that differ from row to row: all rows once for each of the different parts.
+    /// Truncates by parts that vary by row: truncates all rows once for each distinct part.
     fn truncate_by_row(
         &self,
         parts: &ArrayRef,
@@ -234,7 +236,7 @@ impl ScalarUDFImpl for DateTruncFunction {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> PlanResult<FieldRef> {
-        // DataFusion's asks the time alone; a part may be null, too.
+        // DataFusion's considers only the time; the part may be null, too.
         let is_nullable = args.arg_fields.iter().any(|field| field.is_nullable());
         let field = self.datafusion_function.return_field_from_args(args)?;
         Ok(Arc::new(field.as_ref().clone().with_nullable(is_nullable)))
@@ -271,7 +273,7 @@ impl ScalarUDFImpl for DateTruncFunction {
         ) = (part, zoned)
             && let Some(part) = part
         {
-            // What the clocks show is cut, and its beginning looked for on them.
+            // Truncates local time, and converts the result back.
             return invoke_unary_function(&args.args[1..], |time| {
                 let shown = instants_to_local_times(time, unit, zone)?;
                 local_times_to_instants(
@@ -308,8 +310,8 @@ impl ScalarUDFImpl for DateTruncFunction {
     }
 }
 
-/// DataFusion's `date_bin`, which answers null for times that nanoseconds cannot hold, and has the days
-/// of UTC for every zone: here both are errors.
+/// Returns a `date_bin` that wraps DataFusion's. DataFusion's returns null for times beyond the range of nanoseconds, and
+/// uses UTC days for every zone: here both are errors.
 pub(crate) fn date_bin_udf() -> ScalarUDF {
     let theirs = datetime::date_bin();
     let signature = theirs.signature().clone();
@@ -379,8 +381,8 @@ impl ScalarUDFImpl for DateBinFunction {
     }
 }
 
-/// DataFusion's `date_part`, which answers null for years that its calendar has not, beyond 262142: here it
-/// is an error.
+/// Returns a `date_part` that wraps DataFusion's. DataFusion's returns null for years beyond the range of its calendar,
+/// which ends at 262142: here they are an error.
 pub(crate) fn date_part_udf() -> Arc<ScalarUDF> {
     static OURS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         Arc::new(ScalarUDF::from(DatePartFunction { datafusion_function: datetime::date_part() }))
@@ -446,8 +448,8 @@ impl ScalarUDFImpl for DatePartFunction {
     }
 }
 
-/// How many whole seconds a timestamp is after 1970, whatever its unit is: what a cast of it to a whole
-/// number gives, and a cast of one to TIMESTAMP takes.
+/// Returns the whole seconds of a timestamp since 1970, for any unit: the value of a cast to an
+/// integer, and the argument of a cast to TIMESTAMP.
 pub(crate) fn whole_seconds_call(time: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         let signature = Signature::any(1, Volatility::Immutable);

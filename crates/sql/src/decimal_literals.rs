@@ -1,8 +1,8 @@
-//! Numbers as they are written in SQL.
+//! Exact values of number literals in SQL.
 //!
-//! The planner reads a number with a point, and a whole one beyond 64 bits, as a DOUBLE. Where that is not
-//! the number which is written, it is a DECIMAL here; numbers with so few digits that a DOUBLE tells
-//! them apart stay what they are.
+//! DataFusion's planner reads a number with a point, and an integer that exceeds 64 bits, as a DOUBLE. If the
+//! DOUBLE differs from the literal, the literal becomes a DECIMAL here. Numbers with so few digits that a
+//! DOUBLE represents them unambiguously are unchanged.
 
 use std::ops::ControlFlow;
 
@@ -13,10 +13,10 @@ use datafusion::sql::sqlparser::ast::{
 
 use tidemill_planning::walk_statement_mut;
 
-/// The most digits that a DECIMAL has.
+/// Maximum number of digits of a DECIMAL.
 const DECIMAL_DIGITS_MAX: usize = 38;
 
-/// Writes numbers that a DOUBLE does not hold as decimals.
+/// Rewrites numbers that no DOUBLE represents as decimals.
 pub fn write_inexact_numbers_as_decimals(statement: &mut Statement) {
     walk_statement_mut(statement, &mut NumberRewriter);
 }
@@ -27,7 +27,7 @@ impl VisitorMut for NumberRewriter {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        // A number below the smallest BIGINT, whose digits alone are a BIGINT UNSIGNED.
+        // A number below the smallest BIGINT, whose digits without the sign fit BIGINT UNSIGNED.
         if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: number } = expr
             && let Expr::Value(ValueWithSpan { value: Value::Number(text, _), .. }) =
                 number.as_ref()
@@ -50,7 +50,7 @@ impl VisitorMut for NumberRewriter {
     }
 }
 
-/// Writes a number as a cast of its text to a DECIMAL.
+/// Replaces a number by a cast of its text to a DECIMAL.
 fn replace_by_decimal_cast(expr: &mut Expr, digits: u64, places: i64) {
     let Expr::Value(ValueWithSpan { value: Value::Number(text, _), span }) = expr else { return };
     let value = Value::SingleQuotedString(std::mem::take(text));
@@ -63,8 +63,8 @@ fn replace_by_decimal_cast(expr: &mut Expr, digits: u64, places: i64) {
     };
 }
 
-/// The digits and decimal places of a number that 64 bits do not hold; none where they do, or where it
-/// has more than a DECIMAL.
+/// Returns the precision and scale of a number that 64 bits do not represent. Returns `None` if they do, or
+/// if it has more digits than a DECIMAL.
 fn decimal_precision_and_scale(text: &str) -> Option<(u64, i64)> {
     if text.contains(['e', 'E']) || text.parse::<u64>().is_ok() {
         return None;
@@ -78,7 +78,7 @@ fn decimal_precision_and_scale(text: &str) -> Option<(u64, i64)> {
     (digits <= DECIMAL_DIGITS_MAX).then_some((digits as u64, fraction.len() as i64))
 }
 
-/// The digits before and after the point, without zeros that say nothing.
+/// Returns the digits before and after the point, without leading and trailing zeros.
 fn significant_digits(text: &str) -> (&str, &str) {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     (whole.trim_start_matches('0'), fraction.trim_end_matches('0'))

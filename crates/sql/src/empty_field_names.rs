@@ -1,8 +1,8 @@
-//! Struct fields whose name is empty: `o['']` and `o.""` of `{"o": {"": 1}}`.
+//! Struct fields with an empty name: `o['']` and `o.""` of `{"o": {"": 1}}`.
 //!
-//! DataFusion's `get_field` refuses an empty name. A function of our own looks up such a field, and the planner
-//! calls it for that one step of a path: `o.a['']['b']` is `get_field(empty_field(get_field(o, 'a')), 'b')`. No source is read by the
-//! fields of a struct below such a step; the struct is read whole.
+//! DataFusion's `get_field` refuses an empty name. The planner calls a function of ours for that one step of
+//! a path: `o.a['']['b']` is `get_field(empty_field(get_field(o, 'a')), 'b')`. Sources do not read single
+//! fields of a struct below such a step, but the whole struct.
 
 use std::sync::{Arc, LazyLock};
 
@@ -24,7 +24,7 @@ use tidemill_base::suggestions;
 
 use crate::plan_rewriting::invoke_unary_function;
 
-/// The planner of steps to a field whose name is empty.
+/// Plans access to fields with an empty name.
 #[derive(Debug)]
 pub(crate) struct EmptyFieldNamePlanner;
 
@@ -80,7 +80,7 @@ struct EmptyFieldFunction {
     signature: Signature,
 }
 
-/// Returns the place and the type of the field.
+/// Returns the index and the definition of the field with an empty name.
 fn find_empty_field(fields: &Fields) -> PlanResult<(usize, &FieldRef)> {
     let mut places = fields.iter().enumerate();
     places.find(|(_, field)| field.name().is_empty()).ok_or_else(|| {

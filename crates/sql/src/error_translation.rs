@@ -1,7 +1,7 @@
-//! What DataFusion says, in our words.
+//! Translation of DataFusion's errors into Tidemill's messages.
 //!
-//! Its errors are mostly texts. They are read here and nowhere else, with a test for each that is known, so
-//! that another version of it cannot change what is told in silence.
+//! DataFusion's errors are mostly texts. Only this module parses them, with a test for each known message, so
+//! that a new version of DataFusion cannot change Tidemill's messages unnoticed.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use datafusion::error::DataFusionError as Df;
 use tidemill_base::arrow_errors::{self, replace_arrow_type_names};
 use tidemill_base::{Error, suggestions};
 
-/// What another library's error is to whoever asked for the query.
+/// Conversion of another library's error into Tidemill's error, with a message for the author of the query.
 pub trait IntoTidemillError {
-    /// The error, or the result, in our words.
+    /// Tidemill's error, or a result with it.
     type Output;
 
-    /// Says it.
+    /// Converts the error.
     fn into_tidemill_error(self) -> Self::Output;
 }
 
@@ -28,7 +28,7 @@ impl<T, E: IntoTidemillError<Output = Error>> IntoTidemillError for Result<T, E>
     }
 }
 
-/// One of our errors as DataFusion's, which [`Told`] gives back.
+/// Wraps Tidemill's error in DataFusion's; [`IntoTidemillError`] unwraps it.
 pub fn into_datafusion_error(error: Error) -> Df {
     Df::External(Box::new(error))
 }
@@ -49,7 +49,7 @@ impl IntoTidemillError for Df {
             Df::Context(_, inner) | Df::Diagnostic(_, inner) => inner.into_tidemill_error(),
             Df::Shared(inner) => match Arc::try_unwrap(inner) {
                 Ok(inner) => inner.into_tidemill_error(),
-                // Several readers of one stream hear of the same end.
+                // Several readers of one stream receive the same error.
                 Err(shared) => translate_shared_error(&shared),
             },
             Df::Collection(mut errors) if !errors.is_empty() => {
@@ -115,7 +115,7 @@ impl IntoTidemillError for ArrowError {
     }
 }
 
-/// What is said of a message, where that is known.
+/// Returns Tidemill's error for a message, if the message is known.
 fn translate_known_message(message: &str) -> Option<Error> {
     match KNOWN_MESSAGES.iter().find(|(part, _, _)| message.contains(part)) {
         Some((_, ours, hint)) => Some(Error::usage_with_hint(*ours, *hint)),
@@ -130,15 +130,16 @@ fn translate_message(message: String) -> Error {
     translate_known_message(&message).unwrap_or(Error::Query(message))
 }
 
-/// What one of our functions says of arguments that it does not take, where DataFusion says before that it has asked it.
+/// Returns the error of one of Tidemill's functions for arguments that it does not take, without DataFusion's
+/// prefix.
 fn function_argument_error(message: &str) -> Option<Error> {
-    // Of those the call is told, too.
+    // `signature_error` reports these together with the call.
     if message.contains(NO_SIGNATURE_PREFIX) {
         return None;
     }
     let (_, said) = message.split_once("user-defined coercion failed with: External error: ")?;
     let (said, hint) = said.split_once("\nhint: ")?;
-    // What `weighted_sample` is planned as.
+    // `weighted_sample` is planned as `sample_rank`.
     if let Some((_, types)) =
         said.split_once("`sample_rank` takes other arguments than (BIGINT UNSIGNED, ")
     {
@@ -153,7 +154,7 @@ fn function_argument_error(message: &str) -> Option<Error> {
     Some(Error::usage_with_hint(said, hint.lines().next().unwrap_or_default()))
 }
 
-/// What is said of a regular expression that does not compile.
+/// Returns the error for a regular expression that does not compile.
 fn regex_error(message: &str) -> Option<Error> {
     if message.contains("CompiledTooBig(") || message.contains("Compiled regex exceeds size limit")
     {
@@ -162,7 +163,7 @@ fn regex_error(message: &str) -> Option<Error> {
             "repetitions such as {1,1000} are written out: * and + are not",
         ));
     }
-    // The parser draws the pattern, marks the place and says what is wrong in its last line.
+    // The regex parser prints the pattern, marks the position and gives the reason in its last line.
     let (_, drawn) = message.split_once("regex parse error:")?;
     let mut lines = drawn.lines().map(str::trim).filter(|line| !line.is_empty());
     let pattern = lines.next()?;
@@ -180,14 +181,14 @@ fn regex_error(message: &str) -> Option<Error> {
     ))
 }
 
-/// What is said of a value that cannot be cast.
+/// Returns the error for a value that cannot be cast.
 fn cast_error(message: &str) -> Error {
     translate_known_message(message).unwrap_or_else(|| arrow_errors::translate_cast_error(message))
 }
 
-/// Parts of DataFusion's messages, and what is said in the place of these.
+/// Parts of DataFusion's messages, each with Tidemill's message and hint.
 const KNOWN_MESSAGES: [(&str, &str, &str); 42] = [
-    // A null takes the type of what stands beside it: `NULL LIKE [1]`.
+    // A null takes the type of the value beside it: `NULL LIKE [1]`.
     (
         "data type mismatch for nested data, op ",
         "LIKE takes texts, and no lists, structs or maps",
@@ -396,10 +397,10 @@ const KNOWN_MESSAGES: [(&str, &str, &str); 42] = [
     ),
 ];
 
-/// What messages of our pool begin with, by which they are found inside of DataFusion's.
+/// Prefix of the memory pool's messages, by which they are found inside DataFusion's.
 pub(crate) const OUT_OF_MEMORY_PREFIX: &str = "out of memory: ";
 
-/// The pool's message as an error, where one of DataFusion's holds it.
+/// Returns the memory pool's message as an error, if a DataFusion message contains it.
 fn memory_pool_error(message: &str) -> Option<Error> {
     let (_, ours) = message.split_once(OUT_OF_MEMORY_PREFIX)?;
     let (message, hint) = ours.split_once("\nhint: ").unwrap_or((ours, ""));
@@ -407,7 +408,8 @@ fn memory_pool_error(message: &str) -> Option<Error> {
     Some(Error::MemoryBudgetTooSmall { message: format!("{OUT_OF_MEMORY_PREFIX}{message}"), hint })
 }
 
-/// What [`Told`] makes of an error that others hold, too: the same, whoever comes first.
+/// Converts an error with several owners like [`IntoTidemillError`], so that all of them get the same
+/// message.
 fn translate_shared_error(error: &Df) -> Error {
     fn translate_external_error(source: &(dyn std::error::Error + 'static)) -> Error {
         if let Some(ours) = source.downcast_ref::<Error>() {
@@ -451,7 +453,7 @@ fn translate_shared_error(error: &Df) -> Error {
     }
 }
 
-/// What the planner calls faults of its own, and is a mistake in the query.
+/// Parts of messages that the planner reports as internal errors, although the query is wrong.
 const USER_ERROR_MARKERS: [&str; 4] = [
     "failed to match any signature",
     "Failed to coerce types",
@@ -463,7 +465,7 @@ const UNKNOWN_FUNCTION_PREFIX: &str = "Invalid function '";
 
 const NO_SIGNATURE_PREFIX: &str = "No function matches the given name and argument types '";
 
-/// What to do about arguments of the wrong `types`.
+/// Returns a hint about arguments of the wrong `types`.
 fn cast_hint(types: &str) -> &'static str {
     if types.contains("TEXT") {
         "CAST(x AS DOUBLE) converts a column; one of numbers is TEXT if it holds other text, and \
@@ -473,7 +475,7 @@ fn cast_hint(types: &str) -> &'static str {
     }
 }
 
-/// DataFusion's complaint about a function's arguments, which lists its own attempts.
+/// Translates DataFusion's message about a function's arguments, which lists the signatures that it tried.
 fn signature_error(message: &str) -> Error {
     let rest = message.split(NO_SIGNATURE_PREFIX).nth(1).unwrap_or_default();
     let call = replace_arrow_type_names(rest.split('\'').next().unwrap_or_default());
@@ -507,7 +509,7 @@ fn signature_error(message: &str) -> Error {
         ("max" | "min", Some(calls)) => Some(format!("{calls}, {name}(expression, n)")),
         (_, calls) => calls,
     };
-    // As many arguments as there should be are of the wrong types, and a cast mends it.
+    // With the right number of arguments, their types are wrong, and a cast helps.
     let count = |call: &str| {
         let inner = call.split_once('(').map_or("", |(_, inner)| inner).trim_end_matches(')');
         if inner.trim().is_empty() { 0 } else { inner.split(", ").count() }
@@ -525,7 +527,7 @@ fn signature_error(message: &str) -> Error {
     }
 }
 
-/// How DataFusion says that one of its own functions is called.
+/// Returns DataFusion's documented syntax of one of its functions.
 fn datafusion_call_syntax(name: &str) -> Option<String> {
     use datafusion::logical_expr::Documentation;
     let shown = |documentation: Option<&Documentation>| {
@@ -554,12 +556,12 @@ fn datafusion_call_syntax(name: &str) -> Option<String> {
         })
 }
 
-/// What is said of a column that there is not, among those that there are.
+/// Returns the error for an unknown column, with the names of the valid ones.
 fn unknown_column_error(
     field: &datafusion::common::Column,
     valid: &[datafusion::common::Column],
 ) -> Error {
-    // ORDER BY sees what is selected and what it is made of.
+    // ORDER BY sees both the selected columns and those of the sources.
     let mut seen = std::collections::HashSet::new();
     let names = valid.iter().map(|field| field.name()).filter(|name| seen.insert(*name));
     let names: Vec<&str> = names.collect();
@@ -569,7 +571,7 @@ fn unknown_column_error(
         sources.dedup();
         let source = source.table();
         let is_none = !sources.is_empty() && !sources.contains(&source);
-        // A field of a column may be meant, unless there is a column of the field's name.
+        // The name may mean a field of a column, unless there is a column of the field's name.
         if is_none
             && (names.contains(&field.name())
                 || suggestions::nearest_candidate(source, names.iter().copied()).is_none())
@@ -602,7 +604,7 @@ fn unknown_column_error(
             "the source is read as lines of text; --source-format says what it \
              is: access-log, syslog, logfmt, json, csv, …",
         ),
-        // A file of other separators has one column.
+        // A file with another separator has a single column.
         [one] => match [';', '\t', '|'].into_iter().find(|separator| one.contains(*separator)) {
             Some(separator) => {
                 let written = if separator == '\t' { "\\t".into() } else { separator.to_string() };
@@ -620,7 +622,7 @@ fn unknown_column_error(
     }
 }
 
-/// What may be meant by the name of a column that there is not, and that none is like.
+/// Returns a hint for an unknown column that no other name is close to.
 fn unknown_column_hint(name: &str, names: &[&str]) -> Option<String> {
     const AGGREGATES: [&str; 6] = ["count", "sum", "avg", "min", "max", "median"];
     if suggestions::nearest_candidate(name, names.iter().copied()).is_some() {
@@ -637,7 +639,7 @@ fn unknown_column_hint(name: &str, names: &[&str]) -> Option<String> {
     is_word.then(|| format!("a text, if it is one, stands in single quotes: '{name}'"))
 }
 
-/// The SQL parser's complaint without its own name in front.
+/// Translates the SQL parser's message, without the parser's own prefix.
 fn parser_error(message: &str) -> Error {
     let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
     if message.contains("recursion limit exceeded") {
@@ -645,7 +647,7 @@ fn parser_error(message: &str) -> Error {
     }
     if let Some(rest) = message.strip_prefix("No infix parser for token ") {
         let (token, place) = rest.rsplit_once(" at Line").unwrap_or((rest, ""));
-        // The parser shows its own names of tokens.
+        // The parser prints its own names of tokens.
         let operator = match token {
             "Sharp" => Some("#"),
             word => word.split("value: \"").nth(1).and_then(|word| word.split('"').next()),
@@ -682,7 +684,7 @@ fn parser_error(message: &str) -> Error {
             "ASOF JOIN b ON a.id = b.id AND a.ts >= b.ts",
         );
     }
-    // A path stands where SQL has a name.
+    // A path stands where SQL expects a name.
     match found.starts_with(['/', '.', '~']) {
         true => Error::usage_with_hint(
             understood,
@@ -692,7 +694,7 @@ fn parser_error(message: &str) -> Error {
     }
 }
 
-/// The refusal of SQL that nests more than the parser follows.
+/// Returns the error for SQL that nests deeper than the parser can follow.
 pub fn nesting_error() -> Error {
     Error::usage_with_hint(
         "the SQL is nested too deeply",
@@ -708,7 +710,7 @@ fn value_field_error() -> Error {
     )
 }
 
-/// Returns the refusal of a set operation whose sides have different numbers of columns.
+/// Returns the error for a set operation whose sides have different numbers of columns.
 pub(crate) fn column_count_error(operator: &str) -> Error {
     Error::usage_with_hint(
         format!("the sides of {operator} have different numbers of columns"),
@@ -716,12 +718,12 @@ pub(crate) fn column_count_error(operator: &str) -> Error {
     )
 }
 
-/// What follows the last of `starts`, where a message has one of them.
+/// Returns the text after the first of `starts` that a message contains.
 fn text_after<'a>(message: &'a str, starts: &[&str]) -> Option<&'a str> {
     starts.iter().find_map(|start| message.split_once(start).map(|(_, rest)| rest))
 }
 
-/// The planner's complaint about types that an operator does not take: `DATE + DATE`.
+/// Translates the planner's message about an operator that does not take its operands' types: `DATE + DATE`.
 fn operator_type_error(message: &str) -> Option<Error> {
     let first = message.lines().next().unwrap_or_default();
     let of_times = text_after(first, &["Cannot get result type for temporal operation "])
@@ -780,7 +782,7 @@ fn operator_type_error(message: &str) -> Option<Error> {
     Some(Error::usage_with_hint(format!("there is no `{operation}`"), hint))
 }
 
-/// A planner's complaint; of one about a function's arguments, what matters.
+/// Translates a planner's message.
 fn plan_error(message: &str) -> Error {
     if let Some(error) = translate_known_message(message) {
         return error;
@@ -820,7 +822,7 @@ fn plan_error(message: &str) -> Error {
     if let Some(function) = between(message, "Function '", "' failed to match any signature")
         && let Some(found) = between(message, "but received ", ".,")
     {
-        // A hint of the planner's own may follow.
+        // A hint of the planner's may follow.
         let data_type = found.lines().next().and_then(|line| line.split_once("(DataType: "));
         let data_type = data_type.and_then(|(_, of)| Some(of.rsplit_once(')')?.0));
         let found = replace_arrow_type_names(data_type.unwrap_or(&found));
@@ -977,7 +979,7 @@ fn plan_error(message: &str) -> Error {
             "WHERE takes it; a LEFT JOIN with what the subquery selects gives its columns",
         );
     }
-    // What follows is the expression as the planner writes it for itself.
+    // The rest of the message is the expression in the planner's own notation.
     if let Some(expression) =
         message.strip_prefix("Physical plan does not support logical expression ")
     {
@@ -995,7 +997,7 @@ fn plan_error(message: &str) -> Error {
     Error::usage(replace_arrow_type_names(message.trim_start_matches("Internal error: ")))
 }
 
-/// The planner's complaint about a unit, a field or a number of a column that there is not.
+/// Translates the planner's message about an unknown unit, field, source or column number.
 fn unknown_item_error(message: &str) -> Option<Error> {
     let quoted = |start: &str| text_after(message, &[start])?.split('\'').next();
     if let Some(unit) = quoted("Unsupported date_trunc granularity: '") {
@@ -1052,7 +1054,7 @@ fn unknown_item_error(message: &str) -> Option<Error> {
         let (number, most) = rest.split_once(" in SELECT clause. Valid columns: 1 to ")?;
         return Some(column_position_error("GROUP BY", number, most));
     }
-    // Only the last branch of a recursive query knows its rows.
+    // Only the last branch of a recursive query may read the query's own rows.
     if let Some(name) = message.strip_prefix("table 'datafusion.public.")
         && let Some(name) = name.strip_suffix("' not found")
     {
@@ -1081,7 +1083,7 @@ fn unknown_item_error(message: &str) -> Option<Error> {
         && let Some(types) = text_after(message, &["' function: coercion from "])
         && let Some((types, _)) = types.split_once(" to the signature")
     {
-        // What `= ANY(x)` is made of.
+        // `= ANY(x)` is planned as `array_position`.
         if function == "array_position" && types.ends_with("Null, Int64") {
             let of = replace_arrow_type_names(types.split(", ").next().unwrap_or_default());
             return Some(Error::usage_with_hint(

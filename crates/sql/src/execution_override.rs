@@ -1,4 +1,5 @@
-//! A step of DataFusion's that runs in a way of ours, and is what it was in all else.
+//! A DataFusion operator whose execution is replaced by ours; its properties, children and display stay the
+//! same.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use datafusion::physical_plan::{
     InputDistributionRequirements, PlanProperties, ReplaceChildrenOptions,
 };
 
-/// How such a step runs.
+/// The function that executes a partition of such an operator.
 pub(crate) type ExecuteFn = fn(
     theirs: &Arc<dyn ExecutionPlan>,
     partition: usize,
     context: Arc<TaskContext>,
 ) -> PlanResult<SendableRecordBatchStream>;
 
-/// A step and how it runs.
+/// An operator with a replaced execution.
 pub(crate) struct ExecutionOverride {
     pub name: &'static str,
     pub datafusion_plan: Arc<dyn ExecutionPlan>,

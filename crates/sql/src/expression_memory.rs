@@ -1,11 +1,12 @@
-//! Steps whose expressions make text, lists or structs keep to the budget.
+//! Keeps operators whose expressions produce text, lists or structs within the memory budget.
 //!
-//! - Below such a step, [`Work::Cut`] makes batches of so few rows that what its expressions make of
-//!   them stays small. How much that is, at most, is told from the bytes of a batch for most; of
-//!   functions that are told how much to make ([`amplify`](crate::amplify)) from their arguments, on
-//!   which only they are evaluated, the innermost first.
-//! - Above one whose results are handed on, [`Work::Charge`] asks the memory pool for what a batch
-//!   turned out to have, until the next one is asked for.
+//! - Below such an operator, [`ExpressionMemoryMode::SliceInput`] outputs batches of few enough rows that the
+//!   expressions' output for them stays small. For most expressions the bytes of a batch bound the output.
+//!   For functions whose arguments determine the size of the output
+//!   ([`amplifying_functions`](crate::amplifying_functions)), only these arguments are evaluated first, the
+//!   innermost call first.
+//! - Above an operator that outputs the results, [`ExpressionMemoryMode::ReserveOutput`] reserves the actual
+//!   size of a batch in the memory pool, until the next batch is requested.
 
 use std::sync::Arc;
 
@@ -40,26 +41,26 @@ use crate::datafusion_names::scalars;
 use crate::error_translation::into_datafusion_error;
 use crate::memory_pool::id_set_memory_error;
 
-/// What the step above registers with the memory pool.
+/// The name that [`ExpressionMemoryMode::ReserveOutput`] registers with the memory pool.
 pub(crate) const EXPRESSION_OUTPUT_CONSUMER: &str = "Rows";
 
-/// Constants of less are no matter.
+/// Minimum size in bytes of a constant that counts as an amplifier.
 const LARGE_CONSTANT_BYTES_MIN: usize = 4096;
 
-/// Batches of less are not cut by what may be made of them at most, which is far more than usual
-/// where calls stand within calls.
+/// Batches below this size in bytes are not sliced by the growth factor. The factor is an upper bound far above the
+/// usual output of nested calls.
 const SLICED_BATCH_BYTES_MIN: f64 = 65_536.0;
 
-/// What the expressions of a step may make at a time is a part of so many of the memory.
+/// The output of an operator's expressions at a time may take the memory budget divided by this number.
 pub(crate) const EXPRESSION_MEMORY_DIVISOR: u64 = 16;
 
-/// What a row counts beside its bytes: a number that is made text, say.
+/// Bytes that a row counts beside its own: a number cast to text, for example.
 const ROW_OVERHEAD_BYTES: f64 = 64.0;
 
-/// Puts our steps around those whose expressions make what is not of one size.
+/// A physical rule that wraps operators whose expressions produce values of variable size.
 #[derive(Debug)]
 pub(crate) struct ExpressionMemoryRule {
-    /// What the expressions of a step may make at a time.
+    /// Maximum size in bytes of the output of an operator's expressions at a time.
     pub expression_bytes_max: u64,
 }
 
@@ -70,7 +71,7 @@ impl PhysicalOptimizerRule for ExpressionMemoryRule {
         _: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         plan.transform_up_dyn(&mut |plan| {
-            // Steps whose expressions are of their one input's columns.
+            // Operators whose expressions refer to the columns of their one input.
             let hands_on = plan.downcast_ref::<ProjectionExec>();
             let is_known = hands_on.is_some()
                 || plan.downcast_ref::<FilterExec>().is_some()
@@ -142,7 +143,7 @@ impl PhysicalOptimizerRule for ExpressionMemoryRule {
     }
 }
 
-/// The bytes of each value of a type, if they all have as many.
+/// Returns the bytes of each value of a type, if all values have the same size.
 fn fixed_value_bytes(of: &DataType) -> Option<f64> {
     match of {
         DataType::Null | DataType::Boolean => Some(1.0),
@@ -151,23 +152,23 @@ fn fixed_value_bytes(of: &DataType) -> Option<f64> {
     }
 }
 
-/// A call whose result's size is told from its arguments.
+/// A call whose output size follows from its arguments.
 #[derive(Debug)]
 struct AmplifyingCall {
     amplifier: AmplifyingFunction,
     args: Vec<Arc<dyn PhysicalExpr>>,
-    /// As [`growth`] has it.
+    /// The result of [`growth_factor`] for the call.
     growth_factor: Option<f64>,
 }
 
-/// What a step's expressions make.
+/// The output size of an operator's expressions.
 #[derive(Debug, Default)]
 struct ExpressionGrowth {
-    /// The innermost first.
+    /// Calls with computable output size, the innermost first.
     amplifying_calls: Vec<AmplifyingCall>,
-    /// At most how many bytes all other expressions make of a byte of their row.
+    /// Upper bound of the bytes that all other expressions output for each byte of their row.
     growth_factor: f64,
-    /// Whether a single set of ids may be too large for the step, whose rows are all taken.
+    /// Whether a single id set may be too large for the operator, which reads all rows.
     rejects_oversized_id_sets: bool,
 }
 
@@ -176,7 +177,7 @@ impl ExpressionGrowth {
         self.amplifying_calls.is_empty() && self.growth_factor == 0.0
     }
 
-    /// Refuses a row whose set by itself is larger than all that there is.
+    /// Rejects a row whose id set alone exceeds the memory for expressions.
     fn check_id_set_size(&self, portion: &RecordBatch, bytes_max: u64) -> PlanResult<()> {
         if !self.rejects_oversized_id_sets || portion.num_rows() != 1 {
             return Ok(());
@@ -222,7 +223,7 @@ impl ExpressionGrowth {
     }
 }
 
-/// Functions that give parts of what they are given, or put it together.
+/// Functions that return parts of their arguments, or combine them.
 const NON_GROWING_FUNCTIONS: [&str; 36] = [
     scalars::ARRAY_APPEND,
     scalars::ARRAY_CONCAT,
@@ -262,9 +263,9 @@ const NON_GROWING_FUNCTIONS: [&str; 36] = [
     scalars::SUBSTR,
 ];
 
-/// At most how many bytes an expression makes of a byte of its row, [`ROW_BYTES`] counted as bytes of
-/// it; none where a function is told how much to make. It tells without evaluating anything that the
-/// most usual expressions make little.
+/// Returns an upper bound of the bytes that an expression outputs for each byte of its row, with
+/// [`ROW_OVERHEAD_BYTES`] counted as bytes of the row; `None` where an argument sets the size of a function's output. The
+/// bound shows without any evaluation that the most common expressions output little.
 fn growth_factor(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<f64> {
     let bytes = |expr: &Arc<dyn PhysicalExpr>| {
         let literal = expr.downcast_ref::<Literal>()?.value().try_as_str()?;
@@ -290,7 +291,7 @@ fn growth_factor(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<f64> {
             let (text, to) = (growth_factor(args.first()?, schema)?, bytes(args.get(2)?)?);
             Some(text * (2.0 + 2.0 * to) + to / ROW_OVERHEAD_BYTES)
         }
-        // An item has a bit at least, and each byte of a text may be one.
+        // An item takes at least a bit, and each byte of a text may be an item.
         Some((AmplifyingFunction::ArrayToString, args)) if !args.is_empty() => {
             let each = args[1..].iter().try_fold(5.0, |sum, arg| Some(sum + bytes(arg)?))?;
             Some(growth_factor(args.first()?, schema)? * 8.0 * each)
@@ -304,14 +305,14 @@ fn growth_factor(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<f64> {
             children => {
                 let children: Vec<_> = children.iter().map(|child| Arc::clone(child)).collect();
                 let given = of_all(&children)?;
-                // Case and hexadecimal digits make two or three bytes of one.
+                // Case conversion and hexadecimal digits turn one byte into two or three.
                 Some(if never_grows_input(expr, schema) { given } else { 4.0 * given + 1.0 })
             }
         },
     }
 }
 
-/// Whether an expression makes no more than it is given.
+/// Returns whether an expression outputs no more bytes than its arguments have.
 fn never_grows_input(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
     if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
         return NON_GROWING_FUNCTIONS.contains(&call.fun().name());
@@ -325,7 +326,7 @@ fn never_grows_input(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
     }
 }
 
-/// A step of ours next to one of DataFusion's.
+/// An operator that bounds or accounts for the expression output of a neighbouring DataFusion operator.
 #[derive(Debug)]
 struct ExpressionMemoryExec {
     input: Arc<dyn ExecutionPlan>,
@@ -334,9 +335,9 @@ struct ExpressionMemoryExec {
 
 #[derive(Debug, Clone)]
 enum ExpressionMemoryMode {
-    /// Gives batches of so few rows that the step above makes little of them.
+    /// Slices batches so that the expressions of the operator above output little for each slice.
     SliceInput { growth: Arc<ExpressionGrowth>, output_bytes_max: u64 },
-    /// Asks for the memory that the batches of the step below have.
+    /// Reserves the memory of the batches that the operator below outputs.
     ReserveOutput,
 }
 
@@ -431,7 +432,7 @@ impl ExecutionPlan for ExpressionMemoryExec {
         };
         let portions = input.flat_map(move |batch| {
             let found = Arc::clone(&found);
-            // What waits is slices: one is cut further only when it is its turn.
+            // Waiting batches are slices; each is sliced further only when it is its turn.
             let mut waiting = Vec::new();
             let mut failed = None;
             match batch {
@@ -457,8 +458,8 @@ impl ExecutionPlan for ExpressionMemoryExec {
     }
 }
 
-/// The next rows of the batches that wait, the last of which is the first in order, cut until nothing
-/// makes more than `bytes_max` of them, or until they are one row.
+/// Returns the next slice of the waiting batches, the last of which comes first. Slices until no expression outputs
+/// more than `bytes_max` bytes for it, or until it has one row.
 fn next_slice(
     waiting: &mut Vec<RecordBatch>,
     found: &ExpressionGrowth,
@@ -485,7 +486,7 @@ fn next_slice(
     Some(portion)
 }
 
-/// Leaves as many of the first rows as `sizes` of together at most `bytes_max`, at least one.
+/// Keeps the first rows whose `sizes` sum to at most `bytes_max`, at least one row, and returns the others to `waiting`.
 fn split_off_rows(
     portion: &mut RecordBatch,
     waiting: &mut Vec<RecordBatch>,
@@ -504,13 +505,13 @@ fn split_off_rows(
     }
 }
 
-/// The bytes of a batch, [`ROW_BYTES`] more for each row.
+/// Returns the bytes of a batch plus [`ROW_OVERHEAD_BYTES`] for each row.
 fn batch_bytes_with_overhead(batch: &RecordBatch) -> f64 {
     let shown: usize = batch.columns().iter().map(visible_values_bytes).sum();
     shown as f64 + ROW_OVERHEAD_BYTES * batch.num_rows() as f64
 }
 
-/// How many bytes each row has, about.
+/// Returns the approximate bytes of each row.
 fn row_sizes(batch: &RecordBatch) -> Vec<u64> {
     let mut bytes = vec![ROW_OVERHEAD_BYTES as u64; batch.num_rows()];
     for column in batch.columns() {
@@ -521,8 +522,8 @@ fn row_sizes(batch: &RecordBatch) -> Vec<u64> {
     bytes
 }
 
-/// What a call makes of each row; none where that cannot be told, as of arguments that fail: the
-/// step itself says how, if it comes to evaluate them.
+/// Returns the bytes that a call outputs for each row; `None` if they are unknown, for example because an argument
+/// fails. The operator reports that error if it evaluates the argument.
 fn call_output_sizes(call: &AmplifyingCall, batch: &RecordBatch) -> Option<Vec<u64>> {
     let rows = batch.num_rows();
     let arrays = call.args.iter().map(|arg| arg.evaluate(batch)?.to_array(rows));
@@ -610,7 +611,7 @@ mod tests {
 
     #[test]
     fn wide_rows_are_processed_few_at_a_time() {
-        // 1,000 texts of 10,000 bytes come as one batch.
+        // One batch contains 1,000 texts of 10,000 bytes.
         let sql = "WITH wide AS (SELECT n, repeat(s, 1000) AS w FROM t ORDER BY n) \
                    SELECT upper(w) AS a, lower(w) AS b, reverse(w) AS c FROM wide";
         let found = run_test_query(sql).unwrap();
@@ -626,7 +627,7 @@ mod tests {
 
     #[test]
     fn expression_output_is_reserved_in_memory_pool() {
-        // A value of 12 MB may be made, and three of them are more than there is for all steps.
+        // A value of 12 MB fits, but three of them exceed the memory of all operators.
         let sql = "WITH wide AS (SELECT repeat(s, 1200000) AS w FROM t LIMIT 1) \
                    SELECT upper(w) AS a, lower(w) AS b, reverse(w) AS c FROM wide";
         let error = run_test_query(sql).unwrap_err();

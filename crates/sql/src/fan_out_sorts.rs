@@ -1,16 +1,17 @@
-//! `ORDER BY`, and what else is sorted, beyond memory.
+//! Sorts beyond memory, for `ORDER BY` and for operators that need sorted input.
 //!
-//! DataFusion's sort merges what it wrote out by rows that it reads one batch at a time from each run, and asks for
-//! memory by the batch; with little of it, it has many passes or none that ends. Here rows become records of bytes,
-//! and [`tidemill_sort`] has them: in memory, or fanned out to partitions that are sorted each by itself.
+//! DataFusion's sort merges its spilled runs row by row from one batch of each run, and reserves memory by the
+//! batch. With little memory it needs many passes, or does not finish. Here rows become records of bytes, and
+//! [`tidemill_sort`] sorts them: in memory, or fanned out to range partitions that are sorted each by itself.
 //!
 //! ```text
-//!  record   [length of key: u32][key: arrow_row of what is sorted by][how][rest: the other columns]
-//!                                                                      0: in the record; 1: parked
+//!  record   [length of key: u32][key: arrow_row of the sort expressions][location][payload: the other columns]
+//!                                                                        0: inline; 1: spilled
 //! ```
 //!
-//! How the rest lies is in `rests`. What is sorted by and is a column is not stored twice: the key gives it back. A rest that is too long for the
-//! sorter is parked on disk, and the record has its place.
+//! `payload_codec` defines the bytes of the payload. A sort expression that is a column is not stored twice: the
+//! column is decoded from the key. A payload that is too long for the sorter is spilled, and the record contains
+//! its position in the spill.
 
 mod payload_codec;
 
@@ -56,24 +57,24 @@ use crate::session::StableSort;
 use crate::spills::{SpillAppender, SpillSpace, SpilledData};
 use payload_codec::{EncodedPayloads, PayloadCodec};
 
-/// What the step registers with the memory pool.
+/// The operator's name, also in the memory pool.
 pub(crate) const FAN_OUT_SORT_CONSUMER: &str = "FanOutSort";
 
-/// An entry of the sorter's, beside a record's bytes.
+/// Bytes of the sorter's entry for a record, beside the record itself.
 const SORT_ENTRY_BYTES: usize = 18;
 
-/// A batch that is handed on has so much, or one row.
+/// Maximum size in bytes of an output batch of more than one row.
 const OUTPUT_BATCH_BYTES: u64 = 4 << 20;
 
-/// The rest of a record follows, or the place where it is parked.
+/// Value of the location byte: the payload follows, or the position of the spilled payload.
 const PAYLOAD_INLINE: u8 = 0;
 const PAYLOAD_SPILLED: u8 = 1;
 
-/// What the sorts of a session need to know of its run; an extension of the configuration.
+/// The settings of the run that a session's sorts need; an extension of DataFusion's configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct SortRunSettings(pub(crate) RunSettings);
 
-/// Puts our sorts in the place of DataFusion's, but of the first few rows, which a heap has.
+/// A physical rule that replaces DataFusion's sorts, except those with a row limit, which a heap computes.
 #[derive(Debug)]
 pub(crate) struct FanOutSortRule;
 
@@ -117,7 +118,7 @@ impl PhysicalOptimizerRule for FanOutSortRule {
     }
 }
 
-/// The sort whose partitions are merged, if it is one of ours.
+/// Returns the sort whose partitions are merged, if it is already replaced.
 fn merged_sort(merge: &SortPreservingMergeExec) -> Option<&SortExec> {
     let below = merge.input().downcast_ref::<ExecutionOverride>()?;
     below.datafusion_plan.downcast_ref::<SortExec>()
@@ -128,7 +129,7 @@ fn is_row_encodable(schema: &Schema) -> bool {
     RowConverter::supports_fields(&schema.fields().iter().map(of).collect::<Vec<_>>())
 }
 
-/// A sort of one partition, or of all, if they are to be one.
+/// Sorts one partition, or all of them if the plan coalesces them first.
 fn execute_partition_sort(
     theirs: &Arc<dyn ExecutionPlan>,
     partition: usize,
@@ -144,7 +145,7 @@ fn execute_partition_sort(
     }
 }
 
-/// A sort of all partitions.
+/// Sorts all partitions.
 fn execute_merged_sort(
     theirs: &Arc<dyn ExecutionPlan>,
     _: usize,
@@ -175,7 +176,7 @@ fn execute_sort(
         MemoryConsumer::new(format!("{FAN_OUT_SORT_CONSUMER}[{}]", partition.unwrap_or_default()));
     let sort = FanOutSort {
         record_format: Arc::new(RecordFormat::new(by, &schema)?),
-        // Who shares memory registers before it is first asked for.
+        // A consumer that shares memory registers before the pool grants it any.
         reservation: consumer.with_can_spill(true).register(context.memory_pool()),
         threads: partition.map_or(settings.threads, |_| (settings.threads / count).max(1)),
         batch_rows: config.batch_size(),
@@ -189,7 +190,7 @@ fn execute_sort(
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches.try_flatten())))
 }
 
-/// A sort that has not begun.
+/// A sort that has not started.
 struct FanOutSort {
     record_format: Arc<RecordFormat>,
     reservation: MemoryReservation,
@@ -212,14 +213,14 @@ impl FanOutSort {
             });
             handed_on.await.unwrap_or_else(|ended| match ended.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // The run has ended before.
+                // The run has ended already.
                 Err(_) => Err(into_datafusion_error(Error::Interrupted)),
             })
         });
         builder.build()
     }
 
-    /// All rows of some inputs, which are read at once.
+    /// Reads all inputs concurrently and sorts their rows.
     async fn sort_inputs(
         self,
         inputs: Vec<SendableRecordBatchStream>,
@@ -273,26 +274,26 @@ impl FanOutSort {
     }
 }
 
-/// What a sort has beside its records.
+/// The resources of a sort beside its records.
 struct SortResources {
     record_bytes_max: usize,
     memory_bytes: usize,
-    /// Of the sorter's memory as much as it has filled.
+    /// Memory reservation for the part of the sorter's memory that is filled.
     reservation: MemoryReservation,
     oversized_payloads: Mutex<OversizedPayloads>,
-    /// Of what was spilled so much is counted.
+    /// Spilled bytes of the sorter that are counted in `progress`.
     counted_spill_bytes: Mutex<u64>,
     progress: RunProgress,
 }
 
 impl SortResources {
-    /// Notes what the sorter was given: it spills when it has no room for more.
+    /// Reserves memory for bytes pushed to the sorter, up to its limit; beyond that it spills.
     fn reserve_sorter_bytes(&self, bytes: usize) -> PlanResult<()> {
         let more = self.memory_bytes.saturating_sub(self.reservation.size()).min(bytes);
         self.reservation.try_grow(more)
     }
 
-    /// Counts what was spilled since the last time.
+    /// Counts the bytes spilled since the last call.
     fn count_spilled_bytes(&self, disk: DiskCounts) {
         let mut spilled = self.counted_spill_bytes.lock();
         self.progress.add_spilled_bytes(disk.write_bytes.saturating_sub(*spilled));
@@ -300,7 +301,7 @@ impl SortResources {
     }
 }
 
-/// What is too long for the sorter.
+/// The payloads that are too long for the sorter, in a spill.
 struct OversizedPayloads {
     spill: SpilledData,
     writer: SpillAppender,
@@ -314,7 +315,7 @@ impl OversizedPayloads {
         OversizedPayloads { spill, writer, end: 0 }
     }
 
-    /// Where the bytes are now.
+    /// Appends a payload and returns its position and length.
     fn append(&mut self, bytes: &[u8]) -> PlanResult<[u8; 16]> {
         let place = (u128::from(self.end) << 64 | bytes.len() as u128).to_be_bytes();
         self.writer.write_all(bytes)?;
@@ -332,8 +333,9 @@ impl OversizedPayloads {
     }
 }
 
-/// Makes records of one input's rows. Ties come out in the order of their tasks: batches that say where they are
-/// have one each, or share that of the batch before them; others have that of the input.
+/// Pushes the rows of one input to the sorter as records. Ties are output in the order of their tasks. A batch with
+/// an input position starts a task of its own, or continues that of the preceding batch; all other batches share
+/// the task of the input.
 async fn push_input(
     mut input: SendableRecordBatchStream,
     sorter: Arc<Sorter<EncodedKeyOrder>>,
@@ -363,16 +365,16 @@ async fn push_input(
     current.map_or(Ok(()), |(task, _)| commit_task(task))
 }
 
-/// Has a task's rows count.
+/// Commits a task's records to the sort.
 fn commit_task(task: SortTask<EncodedKeyOrder>) -> PlanResult<()> {
     match task.commit().map_err(sort_error_to_datafusion)? {
         true => Ok(()),
-        // Its rows would be missing.
+        // Its rows would be missing from the output.
         false => Err(into_datafusion_error(Error::Internal("two batches of one place".into()))),
     }
 }
 
-/// Makes rows of records, and sends them until nobody wants more.
+/// Decodes the sorted records and sends batches until the receiver is dropped.
 fn send_batches(
     sorted: SortedRecords<EncodedKeyOrder>,
     held: &SortResources,
@@ -398,7 +400,8 @@ fn send_batches(
     Ok(())
 }
 
-/// How many of the next records are a batch: as many as have few bytes with what is parked of them, at least one.
+/// Returns how many of the next records form a batch: as many as fit in [`OUTPUT_BATCH_BYTES`] with their spilled
+/// payloads, at least one.
 fn batch_record_count(records: &[&[u8]], batch_rows: usize) -> usize {
     let mut bytes = 0u64;
     let within = |record: &&&[u8]| {
@@ -409,7 +412,7 @@ fn batch_record_count(records: &[&[u8]], batch_rows: usize) -> usize {
     records.iter().take(batch_rows).take_while(within).count().max(1)
 }
 
-/// How much of a row is parked.
+/// Returns the size of a record's spilled payload, or 0 if the payload is inline.
 fn spilled_payload_bytes(record: &[u8]) -> u64 {
     match EncodedKeyOrder::split_key(record).1.split_first() {
         Some((&PAYLOAD_SPILLED, place)) => {
@@ -419,19 +422,19 @@ fn spilled_payload_bytes(record: &[u8]) -> u64 {
     }
 }
 
-/// Which column of a record one of the rows is.
+/// The location of a column in a record: index of the key or of the payload column.
 #[derive(Debug, Clone, Copy)]
 enum ColumnLocation {
     Key(usize),
     Payload(usize),
 }
 
-/// How rows lie in records.
+/// The format of the records of a sort.
 struct RecordFormat {
     schema: SchemaRef,
     sort_exprs: Vec<PhysicalSortExpr>,
     key_converter: RowConverter,
-    /// Columns that are no keys, or not as they are.
+    /// Columns that are not sort expressions themselves.
     payload_columns: Vec<usize>,
     payload_codec: PayloadCodec,
     column_locations: Vec<ColumnLocation>,
@@ -470,7 +473,7 @@ impl RecordFormat {
         })
     }
 
-    /// Gives a batch's rows to the sorter; what they take there.
+    /// Pushes a batch's rows to the sorter and returns the bytes that they take there.
     fn push_batch(
         &self,
         batch: &RecordBatch,
@@ -501,7 +504,7 @@ impl RecordFormat {
         Ok(bytes)
     }
 
-    /// The rows of some records.
+    /// Decodes records to a batch.
     fn decode_batch(&self, records: &[&[u8]], held: &SortResources) -> PlanResult<RecordBatch> {
         let (mut keys, mut rests) = (Vec::with_capacity(records.len()), Vec::new());
         let mut fetched = Vec::new();
@@ -539,7 +542,7 @@ impl RecordFormat {
     }
 }
 
-/// A column as the rows have it: what has codes comes back without.
+/// Casts a decoded column to its schema type: the row format returns dictionaries as plain values.
 fn cast_to_type(column: &ArrayRef, wanted: &DataType) -> PlanResult<ArrayRef> {
     match column.data_type() == wanted {
         true => Ok(Arc::clone(column)),
@@ -555,7 +558,7 @@ fn sort_error_to_datafusion(error: tidemill_sort::Error) -> DataFusionError {
                 format_binary_bytes(bytes),
                 format_binary_bytes(limit_bytes),
             ),
-            // An eighth of a share, which is nearly all of the half that steps have.
+            // The limit is an eighth of a share, and a share is nearly all of the half that operators have.
             hint: Some(format!(
                 "--memory {} or more may do; or sort by the beginning of it: left(x, 100)",
                 memory_flag_value(bytes.saturating_mul(19))
@@ -565,7 +568,7 @@ fn sort_error_to_datafusion(error: tidemill_sort::Error) -> DataFusionError {
     })
 }
 
-/// An error of a sort as the others are told.
+/// Converts an error of the sorter to the error type of the workspace.
 pub fn convert_sort_error(error: tidemill_sort::Error) -> Error {
     use tidemill_sort::Error as Sort;
     let text = error.to_string();

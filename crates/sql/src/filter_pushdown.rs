@@ -1,13 +1,14 @@
-//! Corrections of DataFusion's rule that moves conditions down a plan.
+//! Corrections of DataFusion's rule that pushes conditions down a plan.
 //!
-//! DataFusion moves a condition below an aggregation, a window or DISTINCT that has all of its columns, and so also a
-//! condition without columns. But an aggregation without keys returns a row even over no rows: with
-//! `HAVING random() < 0` moved below it, the row appeared although the condition was false. A volatile condition would
-//! also be evaluated for each row instead of each group. Such conditions stay where they are.
+//! DataFusion pushes a condition below an aggregation, a window or DISTINCT that has all of its columns, and
+//! so also a condition without columns. But an aggregation without keys returns a row even over no rows: with
+//! `HAVING random() < 0` pushed below it, the row appeared although the condition was false. A volatile
+//! condition would also be evaluated for each row instead of each group. Such conditions stay above.
 //!
-//! DataFusion combines a moved condition with the conditions already there, and takes two equalities of one column for
-//! a contradiction if they are written differently. `'a' = k`, moved beside `k = 'a'` of a join's ON, made that side of
-//! the join empty. So comparisons in a filter, and in the join below it, get the column first.
+//! DataFusion combines a pushed condition with the existing conditions, and treats two equalities of one
+//! column as a contradiction if they are written differently. `'a' = k`, pushed beside `k = 'a'` of a join's
+//! ON, made that side of the join empty. So comparisons in a filter, and in the join below it, get the column
+//! first.
 
 use std::sync::Arc;
 
@@ -21,10 +22,10 @@ use tidemill_planning::DynTreeNode;
 
 use crate::plan_rewriting::is_comparison_operator;
 
-/// DataFusion's rule that moves conditions down, restricted to the cases in which it is correct.
+/// DataFusion's rule that pushes conditions down, restricted to the cases in which it is correct.
 #[derive(Debug)]
 pub(crate) struct FilterPushdownRule {
-    /// DataFusion's.
+    /// DataFusion's own rule.
     pub datafusion_rule: Arc<dyn OptimizerRule + Send + Sync>,
 }
 
@@ -88,7 +89,7 @@ fn put_filter_columns_first(filter: Filter) -> PlanResult<Filter> {
     Ok(Filter::new(put_columns_first(filter.predicate)?, input))
 }
 
-/// Comparisons with what has a column on the left, where only one side has any.
+/// Puts the operand with columns on the left of comparisons in which only one operand has any.
 fn put_columns_first(condition: Expr) -> PlanResult<Expr> {
     let turned = condition.transform_up_dyn(&mut |expr| {
         Ok(match expr {
@@ -108,12 +109,14 @@ fn put_columns_first(condition: Expr) -> PlanResult<Expr> {
     Ok(turned.data)
 }
 
-/// Whether a condition says nothing of the keys of groups.
+/// Returns true for conditions that must be evaluated once per group: those without columns, and volatile
+/// ones.
 fn needs_group_evaluation(condition: &Expr) -> bool {
     condition.column_refs().is_empty() || condition.is_volatile()
 }
 
-/// The conditions of a filter and of those below it, and what they are asked of.
+/// Returns the conditions of a filter and of the filters directly below it, and the input of the lowest
+/// filter.
 fn collect_conditions(filter: &Filter) -> (Vec<Expr>, Arc<LogicalPlan>) {
     let own = split_conjunction_owned(filter.predicate.clone());
     match filter.input.as_ref() {

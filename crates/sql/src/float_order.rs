@@ -1,15 +1,15 @@
-//! One order of floats: −0.0 equals 0.0, a NaN equals any other NaN and is the largest.
+//! One order of floats: −0.0 equals 0.0, and a NaN equals any other NaN and is the largest value.
 //!
-//! Arrow's kernels compare floats by IEEE 754's total order, in which −0.0 is less than 0.0, and a
-//! NaN is above or below all numbers by its sign (`0.0 / 0.0` has one on x86). So whatever is compared,
-//! grouped, joined or sorted by is settled before: [`OneOrder`], the last of the analyzer's rules, puts
-//! [`comparable`] around the operands of comparisons and around keys, and settles literals at once. The
-//! order of floats so settled is the total one, whoever compares them.
+//! Arrow's kernels compare floats by IEEE 754's total order, in which −0.0 is less than 0.0, and a NaN is
+//! above or below all numbers by its sign (`0.0 / 0.0` has a sign on x86). [`FloatOrderRule`], the last of
+//! the analyzer's rules, therefore normalizes every float that is compared, grouped, joined or sorted by: it
+//! wraps the operands of comparisons and keys in the function `comparable`, and normalizes literals at once.
+//! On normalized floats the total order is the order above, whichever kernel compares them.
 //!
-//! Values that are only passed through stay what they are: a selected −0.0 keeps its sign. A key, a
-//! smallest or largest value and a member of a list that is compared with others are settled.
+//! Values that only pass through are unchanged: a selected −0.0 keeps its sign. Keys, minima and maxima are
+//! normalized, and so are list items that are compared with others.
 //!
-//! An integer that is cast to a float is settled already; so is what is settled.
+//! An integer that is cast to a float needs no normalization; nor does a float that is already normalized.
 
 use std::sync::{Arc, LazyLock};
 
@@ -37,10 +37,10 @@ use crate::datafusion_names::{aggregates, scalars};
 use crate::nested_order;
 use crate::plan_rewriting::{is_comparison_operator, rewrite_all_nodes};
 
-/// The name of the function in plans. SQL does not know it.
+/// Name of the normalizing function in plans. SQL cannot call it.
 const COMPARABLE_FUNCTION: &str = "comparable";
 
-/// The functions over lists and maps that compare members.
+/// Functions over lists and maps that compare their items.
 const MEMBER_COMPARING_FUNCTIONS: [&str; 19] = [
     scalars::ARRAY_DISTINCT,
     scalars::ARRAY_EXCEPT,
@@ -63,13 +63,13 @@ const MEMBER_COMPARING_FUNCTIONS: [&str; 19] = [
     scalars::MAP_EXTRACT,
 ];
 
-/// The aggregates that compare their arguments. Ours settle them themselves.
+/// Aggregates that compare their arguments. Our own aggregates normalize them themselves.
 const COMPARING_AGGREGATES: [&str; 4] =
     [aggregates::MAX, aggregates::MEDIAN, aggregates::MIN, aggregates::PERCENTILE_CONT];
 
 type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
-/// Whether values of this type are floats, or hold some.
+/// Returns true for float types, and for types that contain floats.
 pub fn has_floats(of: &DataType) -> bool {
     match of {
         DataType::Dictionary(_, value) => has_floats(value),
@@ -82,7 +82,7 @@ pub fn has_floats(of: &DataType) -> bool {
     }
 }
 
-/// The values with one zero and one NaN, those within lists and structs too.
+/// Replaces −0.0 by 0.0, and each NaN by one NaN, also within lists, structs and maps.
 pub fn normalize_floats(array: &ArrayRef) -> ArrayRef {
     macro_rules! floats {
         ($t:ty, $nan:expr, $zero:expr) => {{
@@ -136,7 +136,7 @@ pub fn normalize_floats(array: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// One value, settled.
+/// Normalizes one value.
 fn normalize_scalar(value: &ScalarValue) -> PlanResult<ScalarValue> {
     if value.is_null() || !has_floats(&value.data_type()) {
         return Ok(value.clone());
@@ -144,7 +144,7 @@ fn normalize_scalar(value: &ScalarValue) -> PlanResult<ScalarValue> {
     ScalarValue::try_from_array(&normalize_floats(&value.to_array()?), 0)
 }
 
-/// The expression with its floats settled.
+/// Returns an expression that normalizes the floats of `expr`.
 fn normalize_expression(expr: Expr) -> PlanResult<Expr> {
     Ok(match expr {
         Expr::Literal(value, metadata) => Expr::Literal(normalize_scalar(&value)?, metadata),
@@ -162,7 +162,7 @@ fn comparable_call(expr: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![expr]))
 }
 
-/// What is settled, if the expression does nothing but settle something.
+/// Returns the argument of a `comparable` call; `None` for other expressions.
 pub fn unwrap_comparable(expr: &Expr) -> Option<&Expr> {
     match expr {
         Expr::ScalarFunction(call) if call.func.name() == COMPARABLE_FUNCTION => call.args.first(),
@@ -170,7 +170,7 @@ pub fn unwrap_comparable(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// Whether the expression's floats cannot be other than settled.
+/// Returns true if the floats of an expression are certainly normalized.
 fn is_normalized(expr: &Expr, schema: &DFSchema) -> bool {
     match expr {
         Expr::Alias(alias) => is_normalized(&alias.expr, schema),
@@ -184,9 +184,9 @@ fn is_exact_number(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|of| of.is_integer() || of.is_decimal())
 }
 
-/// The operand or key settled, where it may hold floats that are not.
+/// Normalizes an operand or a key if it may contain floats that are not normalized.
 fn normalize_operand(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    // What has no type here has none in the plan, and is refused there.
+    // An expression without a type here has none in the plan, and is refused there.
     let is_float = expr.get_type(schema).is_ok_and(|of| has_floats(&of));
     if !is_float || is_normalized(&expr, schema) {
         return Ok(Transformed::no(expr));
@@ -196,7 +196,7 @@ fn normalize_operand(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Ex
     Ok(Transformed::new_transformed(settled, changed))
 }
 
-/// Settles what is compared. See the module.
+/// Normalizes floats that are compared; see the module.
 #[derive(Debug)]
 pub struct FloatOrderRule;
 
@@ -210,7 +210,7 @@ impl AnalyzerRule for FloatOrderRule {
     }
 }
 
-/// An expression whose own comparisons are of settled operands.
+/// Normalizes the operands of an expression's own comparisons.
 fn normalize_compared_operands(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let mut changed = false;
     let mut settle = |expr: Expr| -> PlanResult<Expr> {
@@ -256,7 +256,7 @@ fn normalize_compared_operands(expr: Expr, schema: &DFSchema) -> PlanResult<Tran
         }
         Expr::ScalarFunction(mut function) => {
             let name = function.func.name();
-            // What is left of `nullif` is of a value that cannot be asked for twice.
+            // A `nullif` that is still a call has a volatile argument.
             if matches!(name, scalars::GREATEST | scalars::LEAST | scalars::NULLIF)
                 || MEMBER_COMPARING_FUNCTIONS.contains(&name)
             {
@@ -294,7 +294,7 @@ fn normalize_compared_operands(expr: Expr, schema: &DFSchema) -> PlanResult<Tran
     Ok(Transformed::new_transformed(expr, changed))
 }
 
-/// A subquery whose rows are compared.
+/// Normalizes the rows of a subquery that a value is compared with. Returns true if the subquery changed.
 fn normalize_subquery_rows(subquery: &mut Subquery) -> PlanResult<bool> {
     let settled = normalize_plan_rows(&subquery.subquery)?;
     let changed = settled.is_some();
@@ -304,10 +304,10 @@ fn normalize_subquery_rows(subquery: &mut Subquery) -> PlanResult<bool> {
     Ok(changed)
 }
 
-/// A plan's rows with their floats settled; none where it has no floats.
+/// Normalizes the floats of a plan's rows; returns `None` if it has no floats.
 ///
-/// What settles a column never reads one of the column's own name: where DataFusion makes a join of
-/// the subquery, it would take the one for the other.
+/// The expression that normalizes a column never reads a column of the same name: when DataFusion turns the
+/// subquery into a join, it would confuse the two.
 fn normalize_plan_rows(plan: &LogicalPlan) -> PlanResult<Option<LogicalPlan>> {
     let schema = plan.schema();
     if !schema.fields().iter().any(|field| has_floats(field.data_type())) {
@@ -333,7 +333,7 @@ fn normalize_plan_rows(plan: &LogicalPlan) -> PlanResult<Option<LogicalPlan>> {
     plan.project(columns.map(settled).collect::<Vec<_>>())?.build().map(Some)
 }
 
-/// A node whose keys are settled.
+/// Normalizes the keys of a plan node.
 fn normalize_keys(plan: LogicalPlan, schema: &DFSchema) -> PlanResult<Transformed<LogicalPlan>> {
     let mut changed = false;
     let mut settle = |expr: &mut Expr, schema: &DFSchema| -> PlanResult<()> {
@@ -423,8 +423,9 @@ fn grouping_set_keys(
     }
 }
 
-/// A condition of a correlated subquery. What is set equal to the outer query's has to be a column,
-/// because the subquery is then grouped by it: it becomes one of its own.
+/// Normalizes a condition of a correlated subquery. The operand that is compared with the outer query must be
+/// a column, because the subquery is then grouped by it. So a normalized column is projected as an additional
+/// column.
 fn normalize_correlated_filter(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
     if !filter.predicate.contains_outer() {
         return Ok(Transformed::no(LogicalPlan::Filter(filter)));
@@ -465,26 +466,27 @@ fn normalize_correlated_filter(filter: Filter) -> PlanResult<Transformed<Logical
     Ok(Transformed::yes(plan))
 }
 
-/// No file has a column of such a name that SQL could mean.
+/// Returns the name of an additional column, which no column of a file has that SQL can name.
 fn added_column_name(place: usize) -> String {
     format!("\0{COMPARABLE_FUNCTION}_{place}")
 }
 
-/// A plan for DataFusion in which the smallest and largest floats of groups are those of the order:
-/// its accumulators compare as processors do, and forget a NaN or all but it. They are given integers
-/// that order as the floats do, and the keys of what is nested ([`nested`]). Tables of ours have no need
-/// of it.
+/// Rewrites `min` and `max` of floats and of nested values in a plan that DataFusion executes.
+///
+/// DataFusion's accumulators compare floats as processors do, and ignore a NaN or everything except it. They
+/// get integers in the order of the floats instead, and the sort keys of nested values
+/// ([`nested_order`](crate::nested_order)). Our own aggregate tables do not need the rewrite of floats.
 ///
 /// # Errors
-/// As DataFusion's plan builder.
+/// The errors of DataFusion's plan builder.
 pub fn rewrite_float_and_nested_extremes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     Ok(plan.transform_up_with_subqueries_dyn(&mut |plan| rewrite_extremes(plan, true))?.data)
 }
 
-/// The same of what is nested alone: its smallest and largest keys are had by tables of ours, too.
+/// Rewrites `min` and `max` of nested values only, which our own aggregate tables compute over sort keys too.
 ///
 /// # Errors
-/// As DataFusion's plan builder.
+/// The errors of DataFusion's plan builder.
 pub fn rewrite_nested_extremes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     Ok(plan.transform_up_with_subqueries_dyn(&mut |plan| rewrite_extremes(plan, false))?.data)
 }
@@ -567,7 +569,7 @@ fn rewrite_extremes(plan: LogicalPlan, of_floats: bool) -> PlanResult<Transforme
             None => column,
         });
     }
-    // By the names that there are: of a key and a cast of it the planner makes one name, and refuses it twice.
+    // Uses the existing names: the planner gives a key and a cast of it one name, and refuses the duplicate.
     let groups = Arc::new(LogicalPlan::Aggregate(ordered_groups));
     let shown = Projection::try_new_with_schema(shown, groups, Arc::clone(&aggregate.schema))?;
     Ok(Transformed::yes(LogicalPlan::Projection(shown)))
@@ -578,10 +580,10 @@ fn ordered_integer_udf(is_key: bool) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(OrderedIntegerFunction { encodes_floats: is_key, signature }))
 }
 
-/// Floats as integers that order as they do, and back.
+/// The function that maps floats to integers in the same order, and its inverse.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OrderedIntegerFunction {
-    /// From floats to integers.
+    /// True for the mapping from floats to integers, false for the inverse.
     encodes_floats: bool,
     signature: Signature,
 }
@@ -600,7 +602,7 @@ impl ScalarUDFImpl for OrderedIntegerFunction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        // The same both ways: of negative floats all bits but the sign are turned.
+        // Its own inverse: it flips all bits except the sign of negative floats.
         let turn = |bits: i64| if bits < 0 { bits ^ i64::MAX } else { bits };
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let Some(array) = arrays.first() else { return exec_err!("it takes one argument") };
@@ -623,7 +625,7 @@ impl ScalarUDFImpl for OrderedIntegerFunction {
     }
 }
 
-/// The function that plans have where floats are compared.
+/// The function that normalizes floats in plans.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ComparableFunction {
     signature: Signature,

@@ -1,11 +1,12 @@
-//! ROLLUP, CUBE and GROUPING SETS over what is computed: `GROUP BY ROLLUP (upper(k), day)`.
+//! ROLLUP, CUBE and GROUPING SETS over computed keys: `GROUP BY ROLLUP (upper(k), day)`.
 //!
-//! Rules that settle types rewrite expressions, and DataFusion then no longer finds the ones of a grouping
-//! set by their names. They are computed below the step, and its sets are of columns.
+//! Rules that settle types rewrite expressions, and DataFusion then no longer finds those of a grouping set
+//! by their names. So a projection below the aggregation computes the keys, and its sets contain only
+//! columns.
 //!
-//! A set makes null of the keys that it leaves out. A key that is one value in all rows below the step, or
-//! always equals another, is so no more above it; DataFusion believes that it is, and leaves sorts out. So
-//! such a step knows nothing of what is below it ([`NothingKnown`]).
+//! A grouping set replaces the keys that it omits by NULL. A key that has one value in all input rows, or
+//! that always equals another key, loses this property in the output. DataFusion keeps it and omits sorts. So
+//! the aggregation's input hides its properties ([`GroupingSetBarrierRule`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 use crate::datafusion_names::aggregates;
 use crate::error_translation::into_datafusion_error;
 
-/// The rule.
+/// Computes the keys of grouping sets in a projection below the aggregation.
 #[derive(Debug)]
 pub(crate) struct GroupingSetColumnRule;
 
@@ -47,7 +48,7 @@ impl AnalyzerRule for GroupingSetColumnRule {
                 has_changed |= step.transformed;
                 Ok(step)
             }
-            // What is known of the steps above is what is known of those below.
+            // The schema of an operator derives from those of its inputs.
             plan if has_changed => Ok(Transformed::yes(plan.recompute_schema()?)),
             plan => Ok(Transformed::no(plan)),
         })
@@ -71,8 +72,8 @@ fn compute_keys_below(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     }
     let below = step.input.schema();
     let own = below.iter().map(|field| Expr::Column(Column::from(field)));
-    // Names of their own: that of `CAST(a.x AS INT)` is `a.x`, and rules that go by names take the one for
-    // the other.
+    // The computed keys get new names: that of `CAST(a.x AS INT)` is `a.x`, and rules that compare names
+    // would confuse the two.
     let taken = |name: &String| below.has_column_with_unqualified_name(name);
     let names: Vec<String> = (0_u32..)
         .map(|index| format!("__set_key_{index}"))
@@ -99,7 +100,7 @@ fn compute_keys_below(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
         }
         key => of_column(key),
     });
-    // What tells of which set a row is names the keys as the sets do.
+    // `grouping` names the keys as the sets do.
     let calls = step.aggr_expr.into_iter().map(|call| match call {
         Expr::AggregateFunction(mut call) if call.func.name() == aggregates::GROUPING => {
             call.params.args = all(call.params.args);
@@ -109,7 +110,7 @@ fn compute_keys_below(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     });
     let groups = groups.collect();
     let made = Aggregate::try_new(Arc::new(input), groups, calls.collect())?;
-    // What the sets are told apart by is asked for with `grouping`, and not by its name.
+    // The internal grouping id is not an output column; queries ask for it with `grouping`.
     let is_inner = |name: &str| name == Aggregate::INTERNAL_GROUPING_ID;
     let shown = made.schema.iter().zip(step.schema.iter());
     let shown = shown.filter(|((_, field), _)| !is_inner(field.name()));
@@ -125,7 +126,7 @@ fn compute_keys_below(step: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(shown, made)?)))
 }
 
-/// The rule that keeps what is known of keys below a step with grouping sets.
+/// Hides the properties of the input of an aggregation with grouping sets.
 #[derive(Debug)]
 pub(crate) struct GroupingSetBarrierRule;
 
@@ -143,7 +144,7 @@ impl PhysicalOptimizerRule for GroupingSetBarrierRule {
             let (true, [input]) = (has_sets, children.as_slice()) else {
                 return Ok(Transformed::no(plan));
             };
-            // The order that an aggregate asks for, `list(x ORDER BY y)`, is no property of keys.
+            // The order that an aggregate requires, as in `list(x ORDER BY y)`, is no property of keys.
             let wanted = plan.required_input_ordering().pop().flatten();
             let wanted = wanted.map(|wanted| LexOrdering::from(wanted.into_single()));
             let unknown = Arc::new(PropertyBarrier::new(Arc::clone(input), wanted));
@@ -162,7 +163,7 @@ impl PhysicalOptimizerRule for GroupingSetBarrierRule {
     }
 }
 
-/// The rows of a step, of which nothing is said but the order that is asked for above.
+/// An operator that passes rows on, and hides all properties of its input except the required order.
 #[derive(Debug)]
 struct PropertyBarrier {
     input: Arc<dyn ExecutionPlan>,
@@ -173,7 +174,7 @@ struct PropertyBarrier {
 impl PropertyBarrier {
     fn new(input: Arc<dyn ExecutionPlan>, wanted: Option<LexOrdering>) -> Self {
         let partitions = input.output_partitioning().partition_count();
-        // The sort is put below later on.
+        // A later rule inserts the sort below this operator.
         let is_kept = |order: &LexOrdering| {
             input.equivalence_properties().ordering_satisfy(order.clone()).unwrap_or(false)
         };

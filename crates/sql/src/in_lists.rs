@@ -1,12 +1,12 @@
-//! `x IN (…)` where DataFusion loses a null, or a value.
+//! Corrections of `x IN (…)` where DataFusion loses a null or a value.
 //!
-//! - It takes a list for constant where its values are one value for no rows at all, which CASE is:
-//!   `x IN (nullif(y, 5), 3)` would be null or true. So what is no constant is compared one by one, after
-//!   the optimiser has put expressions in the place of columns.
-//! - It makes one list of two that AND or OR joins, by what is written there: `x IN (1, 2) AND x IN (a, b)`
-//!   would be false. So there are lists of constants alone, from the beginning ([`Constants`]), and a null
-//!   stands beside its list. What two lists have in common is worked out here where it is nothing: of a
-//!   null `x` that is null, and neither true nor false.
+//! - DataFusion treats a list as constant if evaluating it for zero rows gives one value, which CASE does: `x
+//!   IN (nullif(y, 5), 3)` would be null or true. So computed items are compared one by one, after the
+//!   optimizer has substituted expressions for columns.
+//! - DataFusion merges two lists that AND or OR joins by the text of their items: `x IN (1, 2) AND x IN (a,
+//!   b)` would be false. So lists contain only constants from the beginning ([`ConstantListRule`]), and a
+//!   null stands beside its list. Two lists without a common item are folded here: for a null `x` the result
+//!   is null, neither true nor false.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 use crate::plan_rewriting::rewrite_all_expressions;
 use crate::short_circuit_evaluation::is_infallible_cast;
 
-/// The rule for lists of constants.
+/// Splits lists into constants and other items.
 #[derive(Debug)]
 pub(crate) struct ConstantListRule;
 
@@ -82,9 +82,9 @@ fn split_in_list(expr: Expr) -> Transformed<Expr> {
     }
 }
 
-/// A text or a number that was cast to another type of its kind that has it, as a constant of that type. Ten thousand
-/// casts that the optimiser folds would stand in a chain of comparisons until then. How others are written as
-/// text is for later rules to say.
+/// Folds the cast of a text or number literal to another type of its kind that holds it. Otherwise ten
+/// thousand casts would stand in a chain of comparisons until the optimizer folds them. Later rules define
+/// how other values are written as text.
 fn fold_lossless_cast(item: Expr) -> Expr {
     let Expr::Cast(Cast { expr, field }) = &item else { return item };
     let Expr::Literal(value, _) = expr.as_ref() else { return item };
@@ -96,7 +96,7 @@ fn fold_lossless_cast(item: Expr) -> Expr {
     }
 }
 
-/// Two lists of one value that no value can meet both of, or that each value meets one of.
+/// Folds two lists of one value if no value can match both, or if every value matches one of them.
 fn fold_disjoint_lists(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> {
     let (Expr::InList(one), Expr::InList(other)) = (left, right) else { return None };
     if one.expr != other.expr || one.expr.is_volatile() {
@@ -117,10 +117,10 @@ fn fold_disjoint_lists(left: &Expr, op: Operator, right: &Expr) -> Option<Expr> 
     })
 }
 
-/// The plan with such lists as comparisons.
+/// Rewrites lists with computed items as comparisons.
 ///
 /// # Errors
-/// As DataFusion's rewriting.
+/// The errors of DataFusion's rewriting.
 pub(crate) fn expand_computed_lists(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     plan.transform_up_with_subqueries_dyn(&mut |step| {
         if matches!(step, LogicalPlan::TableScan(_)) {

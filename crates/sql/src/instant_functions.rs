@@ -1,9 +1,9 @@
 //! Functions that return instants: `now()`, and `to_timestamp` of a number.
 //!
-//! DataFusion returns a TIMESTAMP without a zone where the session has none. An instant is a TIMESTAMP WITH TIME ZONE in
+//! DataFusion returns a TIMESTAMP without a zone if the session has none. An instant is a TIMESTAMP WITH TIME ZONE in
 //! UTC here, as in PostgreSQL and DuckDB: `to_timestamp(0) AT TIME ZONE 'Europe/Berlin'` shows 1 o'clock, where a
-//! TIMESTAMP would be read as what the clocks of Berlin show. `to_timestamp` of text stays a TIMESTAMP unless its format
-//! has a zone, which [`dialects::calls`](crate::dialects::calls) sees in the statement.
+//! TIMESTAMP would be interpreted as local time of Berlin. `to_timestamp` of text stays a TIMESTAMP unless its format
+//! has a zone, which [`dialects::calls`](crate::dialects::function_calls) detects in the statement.
 
 use std::sync::{Arc, LazyLock};
 
@@ -24,7 +24,7 @@ use tidemill_base::error::Error;
 use crate::datafusion_names::scalars;
 use crate::error_translation::into_datafusion_error;
 
-/// The zone of instants.
+/// The time zone of instants.
 const UTC: &str = "UTC";
 
 /// Returns `now()`, the time when the query was planned, in microseconds of UTC.
@@ -88,11 +88,11 @@ impl ScalarUDFImpl for NowFunction {
     }
 }
 
-/// DataFusion's `to_timestamp`, `to_timestamp_seconds` and their like, of which `theirs` is one.
+/// Wraps one of DataFusion's `to_timestamp`, `to_timestamp_seconds` and similar functions.
 ///
-/// They return a TIMESTAMP WITH TIME ZONE in UTC for a number. DataFusion's `to_timestamp` takes the nearest time that
-/// there is for a DOUBLE beyond nanoseconds: here it is an error, as it is of whole numbers. A DOUBLE's seconds are taken
-/// to the microsecond, as PostgreSQL and DuckDB do: beyond it there is only what a DOUBLE has not.
+/// The wrapped function returns a TIMESTAMP WITH TIME ZONE in UTC for a number. DataFusion's `to_timestamp` returns the
+/// nearest possible time for a DOUBLE beyond the range of nanoseconds: here it is an error, as for integers. A DOUBLE's
+/// seconds are rounded to microseconds, as in PostgreSQL and DuckDB, because a DOUBLE has no digits beyond them.
 pub(crate) fn to_timestamp_udf(theirs: &Arc<ScalarUDF>) -> ScalarUDF {
     ScalarUDF::from(ToTimestampFunction::new(Arc::clone(theirs)))
 }
@@ -122,7 +122,7 @@ fn takes_number(arguments: &[DataType]) -> bool {
     matches!(arguments, [argument] if argument.is_numeric())
 }
 
-/// A timestamp's type in UTC.
+/// Returns a timestamp type with the zone UTC.
 fn timestamp_type_in_utc(timestamp: &DataType) -> DataType {
     match timestamp {
         DataType::Timestamp(unit, _) => DataType::Timestamp(*unit, Some(UTC.into())),
@@ -188,7 +188,7 @@ impl ScalarUDFImpl for ToTimestampFunction {
     }
 }
 
-/// Returns floating-point numbers of seconds since 1970 as timestamps of the type `to`.
+/// Converts floating-point seconds since 1970 to timestamps of the type `to`.
 ///
 /// # Errors
 /// [`Error::Overflow`] for a number beyond the range of nanoseconds.
@@ -198,7 +198,7 @@ fn timestamps_from_float_seconds(
 ) -> PlanResult<ColumnarValue> {
     let doubles = cast_with_options(&value.to_array(1)?, &DataType::Float64, &STRICT_CAST_OPTIONS)?;
     let doubles = doubles.as_primitive::<Float64Type>();
-    // The nanoseconds of 64 bits.
+    // The range of 64-bit nanoseconds.
     let is_beyond = |seconds: &f64| {
         !(seconds * 1e9).is_finite() || (seconds * 1e9).abs() >= 9.223_372_036_854_775e18
     };
@@ -222,13 +222,13 @@ fn timestamps_from_float_seconds(
     })
 }
 
-/// The whole number of microseconds nearest to `seconds`, rounded once; of two as near the one
-/// farther from zero. The product `seconds * 1e6` alone would be rounded to a DOUBLE first, which
-/// has quarters of a microsecond in our time.
+/// Rounds `seconds` to the nearest integer number of microseconds, once; a tie rounds
+/// away from zero. The product `seconds * 1e6` alone would be rounded to a DOUBLE first, whose resolution for
+/// present times is a quarter of a microsecond.
 fn round_to_micros(seconds: f64) -> i64 {
     let (whole, fraction) = (seconds.trunc(), seconds.fract());
     let product = fraction * 1e6;
-    // What the product lacks.
+    // The rounding error of the product.
     let rest = fraction.mul_add(1e6, -product);
     let mut nearest = product.round();
     let is_tie = (product - product.trunc()).abs() == 0.5;
@@ -257,7 +257,7 @@ mod tests {
         ] {
             assert_eq!(round_to_micros(seconds), micros, "{seconds}");
         }
-        // Against exact arithmetic: a DOUBLE is a whole number of 2^-52 seconds, or of more.
+        // Compared with exact arithmetic: a DOUBLE is a multiple of 2^-52 seconds, or of a larger power of two.
         let mut state = 1u64;
         for round in 0..20_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,6 +1,6 @@
-//! So many times an interval: `ts - n * INTERVAL '1 hour'`. DataFusion has no such operator.
+//! Products of an interval and a number: `ts - n * INTERVAL '1 hour'`. DataFusion has no such operator.
 //!
-//! Of an interval each part is multiplied by itself, as PostgreSQL and DuckDB have it: three times a month
+//! Each part of an interval is multiplied by itself, as in PostgreSQL and DuckDB: three times a month
 //! and 20 days is three months and 60 days.
 
 use std::sync::{Arc, LazyLock};
@@ -25,7 +25,7 @@ use crate::error_translation::into_datafusion_error;
 
 const INTERVAL_TYPE: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// Plans `*` of an interval, or of the difference of two times, and a whole number.
+/// An expression planner for `*` of an interval, or of the difference of two times, and a whole number.
 #[derive(Debug)]
 pub(crate) struct IntervalMultiplicationPlanner;
 

@@ -1,10 +1,10 @@
 //! Parts of intervals: `extract(epoch FROM ended - began)`.
 //!
-//! DataFusion's are null, wrapped or without their fractions once an interval has more than some
-//! seconds, and of the difference of two times it gives all hours and all minutes for each part. Here the
-//! difference of two times has days and what is left of a day, hours below 24 and minutes below 60, as
-//! PostgreSQL and DuckDB have it; an interval has the months, days and hours that it was made of. Of
-//! `epoch` a year has 365.25 days and a month 30.
+//! DataFusion's results are null, wrapped or without fractions once an interval exceeds a few
+//! seconds. For the difference of two times, each of its parts counts all hours or all minutes. Here the
+//! difference of two times has days and a remainder, hours below 24 and minutes below 60, as
+//! in PostgreSQL and DuckDB. An interval keeps the months, days and hours that it was built from. For
+//! `epoch`, a year has 365.25 days and a month 30.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -38,10 +38,10 @@ const MINUTE_NANOS: i64 = 60 * SECOND_NANOS;
 const HOUR_NANOS: i64 = 60 * MINUTE_NANOS;
 const DAY_SECONDS: i64 = 86_400;
 
-/// A call of `date_part` whose second argument is an interval as one of ours.
+/// Plans a call of `date_part` whose second argument is an interval. Returns `None` for another argument.
 ///
 /// # Errors
-/// Where an interval has no such part.
+/// An error if intervals have no such part.
 pub(crate) fn plan_interval_date_part(
     args: &[Expr],
     schema: &DFSchema,
@@ -59,8 +59,8 @@ pub(crate) fn plan_interval_date_part(
     Ok(Some(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![span.clone()]))))
 }
 
-/// Differences of times and constant intervals beside them, as differences of one unit: an interval would
-/// be compared by its days and nanoseconds in turn. None where that is not what `args` are.
+/// Converts time differences and constant intervals beside them to differences of one unit; DataFusion would compare
+/// an interval by its days and nanoseconds in turn. Returns `None` for other arguments.
 pub(crate) fn align_interval_units(args: &[Expr], schema: &DFSchema) -> Option<Vec<Expr>> {
     let mut finest = None;
     let mut has_constant = false;
@@ -97,7 +97,7 @@ pub(crate) fn align_interval_units(args: &[Expr], schema: &DFSchema) -> Option<V
     in_step.collect()
 }
 
-/// How long a constant interval is, unless it has months.
+/// Returns the length of a constant interval in nanoseconds, unless it has months.
 fn constant_interval_nanoseconds(span: &ScalarValue) -> Option<i128> {
     let whole = span.cast_to(&DataType::Interval(IntervalUnit::MonthDayNano)).ok()?;
     let ScalarValue::IntervalMonthDayNano(Some(span)) = whole else { return None };
@@ -105,8 +105,8 @@ fn constant_interval_nanoseconds(span: &ScalarValue) -> Option<i128> {
     (span.months == 0).then_some(days + i128::from(span.nanoseconds))
 }
 
-/// The cast of a difference of two times to INTERVAL, which keeps its days apart from the rest as
-/// [`part_of`] does. Arrow's makes hours of all.
+/// Returns the cast of a time difference to INTERVAL, which separates days from the remainder like
+/// [`plan_interval_date_part`]. Arrow's cast turns all of it into hours.
 pub(crate) fn duration_to_interval(span: Expr) -> Expr {
     let function = Arc::new(ScalarUDF::from(DurationToInterval {
         signature: Signature::any(1, Volatility::Immutable),
@@ -210,7 +210,7 @@ impl IntervalField {
         }
     }
 
-    /// Whole numbers; of `epoch` none.
+    /// Returns the part as an integer; 0 for `epoch`, which is a float.
     fn extract(self, span: &IntervalParts) -> i64 {
         let within_minute = span.nanoseconds % MINUTE_NANOS;
         match self {
@@ -230,7 +230,7 @@ impl IntervalField {
     }
 }
 
-/// An interval's parts, each with its sign.
+/// The parts of an interval, each with its own sign.
 #[derive(Debug, Clone, Copy)]
 struct IntervalParts {
     months: i64,
@@ -239,7 +239,7 @@ struct IntervalParts {
 }
 
 impl IntervalParts {
-    /// So many of a unit, of which a second has `units`.
+    /// Splits a time difference in units of `1 / units` seconds.
     fn from_duration(value: i64, units: i64) -> Self {
         let day = DAY_SECONDS * units;
         IntervalParts {
@@ -249,10 +249,10 @@ impl IntervalParts {
         }
     }
 
-    /// In seconds, the nearest double.
+    /// Returns the length in seconds as the nearest double.
     fn epoch_seconds(&self) -> f64 {
         let (years, months) = (i128::from(self.months / 12), i128::from(self.months % 12));
-        // A year has six hours beside its days.
+        // A year has six hours beside its 365 days.
         let quarters = years * 1_461 + (months * 30 + i128::from(self.days)) * 4;
         let seconds = quarters * i128::from(DAY_SECONDS / 4);
         let nanoseconds = seconds * i128::from(SECOND_NANOS) + i128::from(self.nanoseconds);
@@ -260,8 +260,8 @@ impl IntervalParts {
             0 => (nanoseconds / 1_000, 1_000_000),
             _ => (nanoseconds, i128::from(SECOND_NANOS)),
         };
-        // One division of what a double has whole rounds once. Of more than that the seconds are whole, and
-        // what is left of one is below the last digits.
+        // If a double represents the dividend exactly, one division rounds once. Otherwise whole seconds are divided
+        // off first, and the remainder lies below the last digits.
         match units.unsigned_abs() < 1 << 53 {
             true => units as f64 / divisor as f64,
             false => (units / divisor) as f64 + (units % divisor) as f64 / divisor as f64,

@@ -1,9 +1,9 @@
-//! Which joins hold a side in memory, and which sort both.
+//! Choice between hash joins and sort-merge joins, by memory.
 //!
-//! A hash join is the faster one, and holds its left side whole. So the joins of a plan whose left sides are
-//! the smallest are hash joins, as many as fit in a share of the budget by what is known of their rows; the
-//! others sort, which spills. What is known is an estimate: a plan whose rows turn out more is run anew with
-//! all joins sorted, by whoever runs it.
+//! A hash join is faster, and holds its left side, the build side, in memory. So the joins with the smallest
+//! build sides are hash joins, as many as fit in a share of the budget by their estimated rows. The other
+//! joins become sort-merge joins, which spill. If a plan has more rows than estimated, its caller runs it
+//! again with sort-merge joins only.
 
 use std::sync::Arc;
 
@@ -26,14 +26,15 @@ use tidemill_planning::DynTreeNode;
 use crate::error_translation::into_datafusion_error;
 use crate::scan_statistics::{ScanWithStatistics, estimate_row_bytes};
 
-/// What a row counts in a hash table beside its columns: its hash, its number and a chain's link, and the
-/// room that a table has left.
+/// Bytes of a row in a hash table in addition to its columns: its hash, its index, the link of its chain, and
+/// the free capacity of the table.
 const HASH_ENTRY_BYTES: usize = 40;
 
-/// The rule; it runs once it is settled which side of each join is held.
+/// Replaces the largest hash joins by sort-merge joins. The rule runs after the build side of each join is
+/// chosen.
 #[derive(Debug)]
 pub(crate) struct JoinMemoryRule {
-    /// What all sides that are held may take.
+    /// Maximum bytes of all build sides together.
     pub build_bytes_max: usize,
 }
 
@@ -43,7 +44,7 @@ impl PhysicalOptimizerRule for JoinMemoryRule {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        // In one partition nothing can be joined otherwise.
+        // With one partition, or without repartitioning, only hash joins are possible.
         if config.execution.target_partitions < 2 || !config.optimizer.repartition_joins {
             return Ok(plan);
         }
@@ -79,12 +80,12 @@ impl PhysicalOptimizerRule for JoinMemoryRule {
     }
 }
 
-/// What the held side of a join takes.
+/// The size of a join's build side.
 enum BuildSideSize {
-    /// It is held however large it is: `NOT IN` looks at all of it for a null.
+    /// The join must be a hash join, however large the build side is: `NOT IN` searches all of it for a null.
     AlwaysHeld,
     Bytes(usize),
-    /// Nobody knows before it is read.
+    /// Unknown until it is read.
     Unknown,
 }
 
@@ -101,8 +102,8 @@ fn build_side_size(join: &HashJoinExec) -> BuildSideSize {
     }
 }
 
-/// About how many rows a step has; where it does not say, as many as the largest of its inputs. None of a
-/// source of which nobody knows.
+/// Returns the approximate number of rows of an operator. Without an estimate, the largest input counts.
+/// Returns `None` if a source below has no estimate.
 fn estimate_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok();
     if let Some(rows) = known.and_then(|known| known.num_rows.get_value().copied()) {
@@ -114,7 +115,7 @@ fn estimate_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     plan.children().into_iter().try_fold(0, |most, input| Some(estimate_rows(input)?.max(most)))
 }
 
-/// Which of the sides are held: the smallest, as long as they fit.
+/// Chooses the build sides to hold in memory: the smallest ones, as long as they fit.
 fn choose_hash_joins(sides: &[BuildSideSize], bytes_max: usize) -> Vec<bool> {
     let mut is_held: Vec<bool> =
         sides.iter().map(|side| matches!(side, BuildSideSize::AlwaysHeld)).collect();
@@ -154,8 +155,9 @@ fn sort_merge_join(join: &HashJoinExec) -> PlanResult<Arc<dyn ExecutionPlan>> {
     Ok(Arc::new(ProjectionExec::try_new(columns.collect::<Vec<_>>(), sorted)?))
 }
 
-/// The condition with the columns of the left side before those of the right one: a join that sorts gives it them so,
-/// whatever it says, and one whose sides were turned round says it the other way.
+/// Puts the columns of the left side before those of the right side in a join condition. A sort-merge join
+/// passes them in this order whatever the condition says, and a join with swapped sides has them in the other
+/// order.
 fn put_left_columns_first(condition: &JoinFilter) -> PlanResult<JoinFilter> {
     let (from, fields) = (condition.column_indices(), condition.schema().fields());
     let mut order: Vec<usize> = (0..from.len()).collect();

@@ -1,4 +1,5 @@
-//! `x::JSON`: a text is JSON already, and any other value is written as JSON, as `to_json(x)` writes it.
+//! Casts to JSON, `x::JSON`: a text is JSON already, and any other value is written as `to_json(x)` writes
+//! it.
 
 use std::sync::Arc;
 
@@ -10,10 +11,10 @@ use datafusion::logical_expr::{
 };
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
-/// The name of the function, as which the cast is planned.
+/// Name of the function as which the cast is planned.
 pub(crate) const JSON_CAST_FUNCTION: &str = "tidemill_as_json";
 
-/// The function; none if `to_json` is not among the product's functions.
+/// Returns the function of casts to JSON; `None` if the product's functions lack `to_json`.
 pub(crate) fn json_cast_udf() -> Option<ScalarUDF> {
     let to_json = tidemill_functions::scalar_functions().find(|it| it.name() == "to_json")?;
     let signature = Signature::any(1, Volatility::Immutable);

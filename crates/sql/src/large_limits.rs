@@ -1,8 +1,7 @@
-//! `ORDER BY … LIMIT` of so many rows that they do not fit memory.
+//! `ORDER BY … LIMIT` with more rows than memory holds.
 //!
-//! DataFusion keeps the rows of a limit in a heap, which cannot spill, however many they are. Where
-//! they would take more than a part of what a sort has, the sort is of all rows, which spills, and
-//! the limit is above it.
+//! DataFusion keeps the rows of a limit in a heap, which cannot spill. If they would take more than a part of
+//! a sort's memory, this rule sorts all rows, which spills, and puts the limit above the sort.
 
 use std::sync::Arc;
 use tidemill_planning::DynTreeNode;
@@ -16,10 +15,10 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 
-/// The rule for a pool of so many bytes.
+/// Replaces large top-k sorts by a full sort below a limit.
 #[derive(Debug)]
 pub(crate) struct LargeLimitRule {
-    /// What the rows of a limit may take by their estimate, which is rough.
+    /// Maximum bytes of a limit's rows by a rough estimate.
     pub heap_bytes_max: usize,
 }
 
@@ -56,7 +55,7 @@ impl PhysicalOptimizerRule for LargeLimitRule {
     }
 }
 
-/// What a row takes in a heap, about: its values, and their bytes as they are compared.
+/// Returns the approximate bytes of a row in a heap: its values, and its sort key.
 fn heap_row_bytes(schema: &Schema) -> usize {
     fn value_bytes(data_type: &DataType) -> usize {
         match data_type {

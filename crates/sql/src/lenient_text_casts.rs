@@ -1,12 +1,12 @@
-//! Texts of times and numbers in spellings that Arrow's casts do not read, completed to those that they read.
+//! Completes texts of times and numbers in spellings that Arrow's casts do not parse.
 //!
-//! - `'2026-03-01 10:30'` is a time without its seconds, which Arrow asks for.
-//! - `'1e3'`, `'12.0'`, `'0xff'` and `'1_000'` are whole numbers, which Arrow reads as digits alone. `'1.5'` is no whole number, here as in
-//!   PostgreSQL.
-//! - `'1.5e3'` is a DECIMAL, which Arrow reads without an exponent.
+//! - `'2026-03-01 10:30'` is a time without seconds, which Arrow requires.
+//! - `'1e3'`, `'12.0'`, `'0xff'` and `'1_000'` are whole numbers, which Arrow parses only as digits. `'1.5'` is not a
+//!   whole number, here as in PostgreSQL.
+//! - `'1.5e3'` is a DECIMAL, which Arrow parses only without an exponent.
 //!
-//! Other texts stay as they are, and the cast says what is wrong with them. Cost: a look at each text, and a copy of a batch that has one
-//! to complete.
+//! Other texts stay unchanged, and the cast reports errors in them. Cost: a look at each text, and a copy of each batch
+//! with a text to complete.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -24,19 +24,19 @@ use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use crate::common_type::is_decimal;
 use crate::plan_rewriting::invoke_unary_function;
 
-/// A spelling of texts that Arrow's casts do not read.
+/// A spelling of texts that Arrow's casts do not parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TextSpelling {
-    /// A time without its seconds.
+    /// A time without seconds.
     TimeWithoutSeconds,
-    /// A whole number with a point, an exponent, underscores between its digits, or of hexadecimal or binary digits.
+    /// A whole number with a point, an exponent, underscores between its digits, or hexadecimal or binary digits.
     WholeNumber,
     /// A number with an exponent.
     DecimalWithExponent,
 }
 
 impl TextSpelling {
-    /// The spelling that texts are completed in before they are cast to a type, if there is one.
+    /// Returns the spelling that is completed before texts are cast to a type, if there is one.
     pub(crate) fn for_cast_target(to: &DataType) -> Option<Self> {
         match to {
             DataType::Timestamp(_, _) | DataType::Date32 => Some(TextSpelling::TimeWithoutSeconds),
@@ -46,7 +46,7 @@ impl TextSpelling {
         }
     }
 
-    /// Returns the text that Arrow reads; none if it is the same.
+    /// Returns the text in Arrow's spelling, or `None` if it has that spelling already.
     fn complete_text(self, text: &str) -> Option<String> {
         match self {
             TextSpelling::TimeWithoutSeconds => lacks_seconds(text).then(|| {
@@ -58,13 +58,13 @@ impl TextSpelling {
     }
 }
 
-/// Returns whether an expression is a [`completed`] text.
+/// Returns whether an expression is a call of [`completed_text_call`].
 pub(crate) fn is_completed_text_call(expr: &Expr) -> bool {
     let Expr::ScalarFunction(call) = expr else { return false };
     call.func.inner().downcast_ref::<CompleteTextFunction>().is_some()
 }
 
-/// Returns a text as a call that completes it.
+/// Returns a call that completes a text.
 pub(crate) fn completed_text_call(text: Expr, spelling: TextSpelling) -> Expr {
     let function = |spelling| {
         let signature = Signature::any(1, Volatility::Immutable);
@@ -82,7 +82,7 @@ pub(crate) fn completed_text_call(text: Expr, spelling: TextSpelling) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![text]))
 }
 
-/// Text as Arrow's casts read it.
+/// The function that completes texts for Arrow's casts.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CompleteTextFunction {
     spelling: TextSpelling,
@@ -118,10 +118,10 @@ impl ScalarUDFImpl for CompleteTextFunction {
     }
 }
 
-/// Returns texts as Arrow's casts read them.
+/// Completes the texts of an array for Arrow's casts.
 pub(crate) fn complete_texts(array: &ArrayRef, spelling: TextSpelling) -> PlanResult<ArrayRef> {
     let is_other = |text: &str| spelling.complete_text(text).is_some();
-    // The texts of most columns stay as they are, and are not copied for it.
+    // Most columns need no change, and are not copied.
     let is_any_other = match array.data_type() {
         DataType::Utf8View => array.as_string_view().iter().flatten().any(is_other),
         DataType::Utf8 => array.as_string::<i32>().iter().flatten().any(is_other),
@@ -139,10 +139,10 @@ pub(crate) fn complete_texts(array: &ArrayRef, spelling: TextSpelling) -> PlanRe
     Ok(cast_with_options(&texts, array.data_type(), &STRICT_CAST_OPTIONS)?)
 }
 
-/// Digits of the longest whole number that is written out, more than any type has.
+/// Maximum number of digits of a completed number, more than any type has.
 const WRITTEN_DIGITS_MAX: usize = 100;
 
-/// Returns the digits of a whole number that is written otherwise; none if it is not, or is not whole.
+/// Returns the digits of a whole number in another spelling; `None` if it needs no change or is not a whole number.
 fn normalize_whole_number(text: &str) -> Option<String> {
     let is_marked =
         |byte: &u8| matches!(byte, b'.' | b'e' | b'E' | b'_' | b'x' | b'X' | b'b' | b'B');
@@ -169,7 +169,7 @@ fn normalize_whole_number(text: &str) -> Option<String> {
     is_whole.then(|| format!("{sign}{whole}"))
 }
 
-/// Returns a number with an exponent without it; none if it has none.
+/// Returns a number with an exponent in plain decimal notation; `None` if it has no exponent.
 fn normalize_decimal(text: &str) -> Option<String> {
     if text.len() > WRITTEN_DIGITS_MAX || !text.contains(['e', 'E']) {
         return None;
@@ -186,7 +186,7 @@ fn normalize_decimal(text: &str) -> Option<String> {
     Some(format!("{sign}{whole}.{fraction}"))
 }
 
-/// Returns a text without the underscores between its digits; none if one stands elsewhere.
+/// Returns a text without the underscores between its digits; `None` if an underscore stands elsewhere.
 fn strip_underscores(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('_') {
         return Some(Cow::Borrowed(text));
@@ -196,17 +196,17 @@ fn strip_underscores(text: &str) -> Option<Cow<'_, str>> {
         pair[0].ends_with(|sign: char| sign.is_ascii_hexdigit())
             && pair[1].starts_with(|sign: char| sign.is_ascii_hexdigit())
     });
-    // `0b_1` ends in a letter that is no digit there.
+    // `0b_1` has a `b` before the underscore that is a prefix, not a digit.
     let is_prefix = matches!(parts.first(), Some(&("0b" | "0B")));
     (is_between && !is_prefix).then(|| Cow::Owned(parts.concat()))
 }
 
-/// A number as it is written: `1.50e3` has the digits `150` and one zero behind them.
+/// The spelling of a number: `1.50e3` has the digits `150` and the exponent 1.
 struct NumberSpelling<'a> {
     sign: &'a str,
-    /// Digits without zeros in front of them.
+    /// Digits without leading zeros.
     digits: String,
-    /// The number of zeros behind the digits; below zero, the number of digits behind the point.
+    /// The power of ten that multiplies the digits; if negative, the number of digits after the point.
     exponent: i64,
 }
 
@@ -234,10 +234,10 @@ impl<'a> NumberSpelling<'a> {
     }
 }
 
-/// Bytes of `2026-03-01 10:30`.
+/// Length of `2026-03-01 10:30` in bytes.
 const MINUTE_TEXT_BYTES: usize = 16;
 
-/// Whether a text is a day, an hour and a minute, and at most a zone.
+/// Returns whether a text is a date, an hour and a minute, optionally with a zone.
 fn lacks_seconds(text: &str) -> bool {
     let Some(time) = text.as_bytes().get(..MINUTE_TEXT_BYTES) else { return false };
     let is_shaped = time.iter().zip(b"0000-00-00 00:00").all(|(byte, shape)| match shape {

@@ -1,30 +1,54 @@
-//! What SQL means in Tidemill: DataFusion's planner and steps, with what differs.
+//! Tidemill's SQL: DataFusion's parser, planner and operators, with additions and corrections.
 //!
-//! - `statement`, `syntax`, `digits`, `names`, `using`: what is asked? Text becomes a statement of which every
-//!   clause is honoured, and columns are called as they are written.
-//! - `parameters`: which values is a statement given beside its text?
-//! - `copy_statement`: `COPY (SELECT …) TO 'file'`, taken apart into a query and an output.
-//! - `dialects`: what do other databases' functions and clauses mean here? `numeric_conditions`, `map_types`: what they have that
-//!   the planner has not.
-//! - `coercion`, `meeting`, `instants`, `cast_times`, `casts`, `times`, `utc_timestamps`, `zone_calls`, `zones`, `spans`, `multiples`, `frames`,
-//!   `grouping_sets`: which type do values of different types meet at, and no value is lost?
-//! - `arithmetic`, `kept_casts`, `text_spellings`: what does an operator or a cast do at the ends of a type? `nested_casts`, `nested_text`, `json_casts`: how are lists and structs written as text, and as JSON? `constants`: what are
-//!   numbers that are written out? `guards`: of which rows
-//!   is it asked? `floats`, `nested`: which float, list, struct is larger? `bytes`: what is BYTEA beside text? `patterns`: what is SIMILAR TO what?
-//! - `null_safe`, `subqueries`: where does null equal null, and what is neither true nor false? `correlated`: subqueries
-//!   for each row as joins, where DataFusion plans none.
-//! - `random_values`: which expressions would evaluate a random value twice?
-//! - `replaced`, `percentiles`, `amplify`, `portions`: functions of our own in the place of DataFusion's, and the memory of
-//!   expressions.
-//! - `asof`: what was the last record of another source up to a time?
-//! - `windows`, `computed_keys`, `in_place`: how are windows run, and within the budget?
-//! - `filters`, `projections`, `sorted_unions`, `subquery_sorts`, `large_limits`, `in_lists`: where its plans are mended.
-//! - `known_rows`, `join_memory`: how many rows are there, and which join holds a side of them in memory?
-//! - `pool`, `spills`: how much memory do its steps have, and where do they spill? `fan_out_sorts`: how are rows sorted? `input_order`: and
-//!   where in a source were they?
-//! - `datafusion_names`: the names by which this crate recognises DataFusion's rules, functions and memory consumers.
-//! - `session`: all of it together. `messages`, `parse_hints`, `unknown_functions`: what DataFusion
-//!   says, in our words, and what to write instead.
+//! Text and syntax:
+//! - `statement`, `syntax`: parsing of SQL text into one statement, and checks that every clause is
+//!   supported.
+//! - `parameters`: substitution of parameter values into SQL text.
+//! - `copy_statement`: parser of `COPY (SELECT …) TO 'file'`.
+//! - `dialects`: functions and clauses of other databases.
+//! - `column_names`, `using_columns`, `empty_field_names`: resolution of column and field names.
+//! - `decimal_literals`, `literal_arithmetic`: exact values of numbers that are written in SQL.
+//! - `statement_planning`: logical plans of statements, with distinct column names for casts and subqueries.
+//!
+//! Types:
+//! - `coercion`, `common_type`: coercion to a common type that keeps every value.
+//! - `time_casts`, `numeric_conversions`, `local_times`: casts to and of times, nanoseconds and doubles.
+//! - `opaque_casts`, `lenient_text_casts`: casts that DataFusion must not remove or rewrite, and texts that
+//!   Arrow does not parse.
+//! - `nested_casts`, `nested_text`, `json_casts`: lists, structs and maps as text and as JSON.
+//! - `bytea`, `map_types`: BYTEA beside text, and `MAP` as a type.
+//!
+//! Expressions:
+//! - `arithmetic`: operators that fail on overflow. `interval_multiplication`, `interval_parts`: intervals.
+//! - `float_order`, `nested_order`: one order of floats, and of lists, structs and maps.
+//! - `short_circuit_evaluation`: conditions that keep fallible expressions from rows for which they would
+//!   fail.
+//! - `in_lists`, `numeric_conditions`, `similar_to`, `text_subscripts`: single kinds of expressions.
+//! - `date_functions`, `instant_functions`, `timezone_function`, `replacement_functions`, `percentiles`:
+//!   functions in the place of DataFusion's.
+//! - `random_values`: evaluation of each random call only once.
+//!
+//! Plans:
+//! - `null_safe_joins`, `null_subquery_conditions`, `correlated_subqueries`: joins and subqueries with nulls,
+//!   and correlated subqueries as joins.
+//! - `asof_joins`: `ASOF JOIN` as a window function.
+//! - `windows`, `window_frames`, `computed_keys`, `grouping_sets`: window functions and grouping sets.
+//! - `filter_pushdown`, `projection_pushdown`, `sorted_unions`, `ordered_unions`, `subquery_sorts`,
+//!   `limit_barriers`, `large_limits`, `unnest_keys`: corrections of DataFusion's rules.
+//! - `plan_rewriting`: helpers of rules that rewrite plans.
+//!
+//! Execution:
+//! - `scan_statistics`, `join_memory`: row estimates of scans, and the choice between hash joins and
+//!   sort-merge joins.
+//! - `fan_out_sorts`, `batch_positions`: sorts beyond memory, and the position of a batch within its source.
+//! - `memory_pool`, `spills`: memory and spill storage of operators.
+//! - `amplifying_functions`, `expression_memory`: memory of expressions.
+//! - `execution_override`: DataFusion operators with an execution of our own.
+//! - `session`: DataFusion sessions with all of it. `datafusion_names`: DataFusion's names of rules,
+//!   functions and memory consumers.
+//!
+//! Messages:
+//! - `error_translation`, `parse_hints`, `unknown_functions`: DataFusion's errors in our words, with hints.
 
 mod amplifying_functions;
 mod arithmetic;

@@ -1,4 +1,4 @@
-//! A barrier that keeps sorts above the limits below them.
+//! A rule that keeps sorts above the limits below them.
 //!
 //! `EnsureRequirements` moves a required order down the plan to the place where sorting is cheapest. It moves it
 //! through a `GlobalLimitExec` too, because a limit outputs rows in the order of its input. But a sort below a limit
@@ -6,15 +6,16 @@
 //! rows of `t`, and with an OFFSET the moved sort keeps too few rows for the limit to skip. Windows, groups and
 //! sort-merge joins require an order as well.
 //!
-//! [`LimitBarriers`] runs the rule once for the plan below each limit that has steps above it, and once for the plan
-//! above, in which a leaf replaces the limit. Nothing moves through a leaf. A plan has few limits, so this costs
+//! [`LimitBarrierRule`] runs the rule once for the plan below each limit that has operators above it, and once for the
+//! plan above, in which a leaf replaces the limit. Nothing moves through a leaf. A plan has few limits, so this costs
 //! microseconds.
 //!
-//! If only filters, projections and the like are between a limit and its sources, the limit takes the first rows in the
-//! order of the sources. So the plan below it runs on one partition, which reads the splits one after another. Several
-//! threads would output rows in no fixed order, and the limit would keep different rows in each run. The rest of the
-//! plan keeps its threads. A branch of a `UNION ALL` that is sorted comes in its place, too: a leaf without a known order
-//! stands in for it, so that the rule neither merges the branches by their order nor takes away its threads.
+//! A limit takes the first rows in the order of the sources if only order-preserving operators such as filters and
+//! projections are between it and its sources. So the plan below it runs on one partition, which reads the splits one
+//! after another. Several threads would output rows in no fixed order, and the limit would keep different rows in
+//! each run. The rest of the plan keeps its threads. A sorted branch of a `UNION ALL` also keeps its position: a leaf
+//! without a known order stands in for it, so that the rule neither merges the branches by their order nor removes its
+//! threads.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ use crate::error_translation::into_datafusion_error;
 use crate::ordered_unions::OrderedUnionRule;
 use crate::scan_statistics::ScanWithStatistics;
 
-/// DataFusion's rule that places sorts, prevented from moving a sort through a limit.
+/// DataFusion's rule that places sorts, restricted so that no sort moves through a limit.
 #[derive(Debug)]
 pub(crate) struct LimitBarrierRule {
     /// DataFusion's rule.
@@ -80,7 +81,7 @@ impl LimitBarrierRule {
     /// Replaces limits by leaves, each with the limit and the plan below it as optimized by the rule.
     ///
     /// A limit stays if only projections, output requirements and other limits are above it (`is_top`), because no sort
-    /// can move through it then. It is still replaced if its rows are in the order of its sources.
+    /// can move through it then. It is still replaced if its rows come in the order of its sources.
     fn replace_limits_by_leaves(
         &self,
         step: Arc<dyn ExecutionPlan>,
@@ -102,7 +103,7 @@ impl LimitBarrierRule {
                 self.replace_sorts_by_leaves(step, false, config)?,
                 config,
             )?,
-            // The rule takes a sort away whose columns a projection leaves out, although an OFFSET counts on it.
+            // The rule removes a sort whose columns a projection leaves out, although an OFFSET depends on it.
             false if is_sorted(&step) => self
                 .datafusion_rule
                 .optimize(self.replace_sorts_by_leaves(step, true, config)?, config)?,
@@ -113,7 +114,7 @@ impl LimitBarrierRule {
     }
 
     /// Replaces the topmost sorts below a limit by leaves, each with the sort and the plan below it as optimized by the
-    /// rule. A leaf tells its order only if `tells_order`; otherwise sources that are sorted are replaced, too.
+    /// rule. A leaf declares its order only if `tells_order`; otherwise sorted sources are replaced, too.
     fn replace_sorts_by_leaves(
         &self,
         limit: Arc<dyn ExecutionPlan>,
@@ -154,7 +155,8 @@ impl LimitBarrierRule {
     }
 }
 
-/// Returns true if the rows of a step come in the order of the sources below it; a sorted branch of a union is a source.
+/// Returns whether the rows of an operator come in the order of the sources below it; a sorted branch of a union is a
+/// source.
 fn is_in_source_order(step: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(leaf) = step.downcast_ref::<LimitLeaf>() {
         return leaf.is_ordered;
@@ -170,7 +172,7 @@ fn is_in_source_order(step: &Arc<dyn ExecutionPlan>) -> bool {
     keeps_order && step.children().into_iter().all(is_in_source_order)
 }
 
-/// Returns true if only steps that keep the order of rows are above a sort.
+/// Returns whether only operators that preserve the order of rows are above a sort.
 fn is_sorted(step: &Arc<dyn ExecutionPlan>) -> bool {
     match step.children()[..] {
         _ if step.is::<SortExec>() => true,
@@ -184,13 +186,13 @@ fn preserves_input_order(step: &Arc<dyn ExecutionPlan>) -> bool {
         && step.required_input_ordering().iter().all(Option::is_none)
 }
 
-/// Makes the scans below a step read their splits one after another.
+/// Makes the scans below an operator read their splits one after another.
 fn read_splits_in_order(
     step: Arc<dyn ExecutionPlan>,
 ) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
     step.transform_down_dyn(&mut |step| {
         if step.is::<SortExec>() {
-            // A sort reads by all threads.
+            // A sort reads on all threads.
             return Ok(Transformed::new(step, false, TreeNodeRecursion::Jump));
         }
         let scan = step
@@ -208,7 +210,7 @@ fn is_limit(step: &Arc<dyn ExecutionPlan>) -> bool {
     step.is::<GlobalLimitExec>() || step.is::<LocalLimitExec>()
 }
 
-/// Replaces the leaves by their limits.
+/// Replaces the leaves by their limits and sorts.
 fn restore_limits(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionPlan>> {
     plan.transform_up_dyn(&mut |step| match step.downcast_ref::<LimitLeaf>() {
         Some(leaf) => Ok(Transformed::yes(restore_limits(Arc::clone(&leaf.plan))?)),
@@ -217,7 +219,7 @@ fn restore_limits(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionP
     .data()
 }
 
-/// A step without inputs that stands in for a limit, or a sort below one, and the plan below it.
+/// An operator without inputs that stands in for a limit, or a sort below one, and the plan below it.
 #[derive(Debug)]
 struct LimitLeaf {
     plan: Arc<dyn ExecutionPlan>,

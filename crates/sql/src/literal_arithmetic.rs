@@ -1,17 +1,18 @@
-//! Numbers that are written out are calculated with as they are written: `0.06 + 0.01` is `0.07`.
+//! Exact arithmetic of number literals: `0.06 + 0.01` is `0.07`.
 //!
-//! DataFusion takes a number with a point for a double, so that this sum would be the double next below
-//! `0.07`, and `discount <= 0.06 + 0.01` would leave out what every other engine finds.
+//! DataFusion reads a number with a point as a DOUBLE, so that this sum would be the DOUBLE next below
+//! `0.07`, and `discount <= 0.06 + 0.01` would drop rows that every other engine returns.
 
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-/// How many digits a double holds whatever they are: such a one was written with these digits.
+/// Number of decimal digits that every DOUBLE represents exactly: a literal of at most this many digits is
+/// recovered from its DOUBLE.
 const DOUBLE_EXACT_DIGITS: u32 = f64::DIGITS;
 
-/// Plans `+`, `-` and `*` of two numbers of which one has a point.
+/// Plans `+`, `-` and `*` of two number literals, at least one of which has a point.
 #[derive(Debug)]
 pub(crate) struct LiteralArithmeticPlanner;
 
@@ -53,11 +54,11 @@ fn calculate_literals(expr: &RawBinaryExpr) -> Option<f64> {
         },
         _ => return None,
     };
-    // The nearest double, as of a number that is written so.
+    // The DOUBLE nearest to the result, as if the result had been written.
     format!("{}e-{}", found.units, found.scale).parse().ok()
 }
 
-/// A decimal: `units` of 10 to the power of minus `scale`.
+/// A decimal literal: `units` times 10 to the power of minus `scale`.
 struct WrittenDecimal {
     units: i128,
     scale: u32,
@@ -74,9 +75,9 @@ impl WrittenDecimal {
         }
     }
 
-    /// What was written, by the shortest text that is this double.
+    /// Recovers the written decimal from the shortest text that parses to this DOUBLE.
     fn from_double(value: f64) -> Option<Self> {
-        // A zero below zero has no decimal.
+        // A decimal has no negative zero.
         if !value.is_finite() || (value == 0.0 && value.is_sign_negative()) {
             return None;
         }
@@ -98,7 +99,7 @@ impl WrittenDecimal {
         }
     }
 
-    /// Its units at a scale no smaller than its own.
+    /// Returns the units at a scale that is at least its own.
     fn units_at_scale(&self, scale: u32) -> Option<i128> {
         self.units.checked_mul(10_i128.checked_pow(scale - self.scale)?)
     }

@@ -1,10 +1,10 @@
-//! What the clocks of a zone show, as instants.
+//! Conversions between local times of a zone and instants.
 //!
-//! Arrow refuses a time that the clocks show twice, or never, and a whole query ends with it. Here a time
-//! that is shown twice is the later one, by the clocks of winter, and one that is skipped is as long
-//! after the leap as it would have been: PostgreSQL and DuckDB have it so. A day, a week, a month begins
-//! at the first of two midnights. So it is of texts beside times of a zone, and of the days and months of an interval that is
-//! added to one, which the clocks count; its hours are those that pass.
+//! Arrow rejects a local time that occurs twice or never, and the whole query fails. Here an ambiguous
+//! time is the later instant, in winter time. A skipped time is as long
+//! after the clock change as it would have been without the change, as in PostgreSQL and DuckDB. A day, a week, a month
+//! begins at the first of two midnights. The same rules apply to texts beside times of a zone, and to adding the days and
+//! months of an interval, which count in local time; its hours count elapsed time.
 
 use std::sync::Arc;
 
@@ -32,15 +32,15 @@ use tidemill_base::error::Error;
 use crate::error_translation::into_datafusion_error;
 use crate::plan_rewriting::{invoke_unary_function, rewrite_all_expressions};
 
-/// The type of intervals that have months, days and nanoseconds.
+/// The type of intervals with months, days and nanoseconds.
 const MONTH_DAY_NANO_INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// Whether the clocks of the zone show UTC.
+/// Returns whether the local time of a zone is UTC.
 pub(crate) fn is_utc(zone: &str) -> bool {
     matches!(zone, "UTC" | "+00:00")
 }
 
-/// How many of a unit a second has.
+/// Returns the number of units per second.
 pub(crate) fn units_per_second(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
@@ -50,17 +50,17 @@ pub(crate) fn units_per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-/// Which of two instants a time is that the clocks show twice.
+/// The choice between the two instants of an ambiguous local time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AmbiguousTime {
     Earlier,
     Later,
 }
 
-/// What the clocks of a zone show, in a timestamp without a zone, as a timestamp of it.
+/// Converts local times of a zone, timestamps without a zone, to timestamps of the zone.
 ///
 /// # Errors
-/// [`Error::Overflow`] for a time that the calendar does not have.
+/// [`Error::Overflow`] for a time beyond the range of the calendar.
 pub(crate) fn local_times_to_instants(
     shown: &ArrayRef,
     unit: TimeUnit,
@@ -84,10 +84,10 @@ pub(crate) fn local_times_to_instants(
     Ok(cast_with_options(&instants, &to, &STRICT_CAST_OPTIONS)?)
 }
 
-/// What the clocks of a zone show at instants of it, as a timestamp without a zone.
+/// Converts instants to local times of a zone, as timestamps without a zone.
 ///
 /// # Errors
-/// [`Error::Overflow`] for a time that the calendar does not have.
+/// [`Error::Overflow`] for a time beyond the range of the calendar.
 pub(crate) fn instants_to_local_times(
     instants: &ArrayRef,
     unit: TimeUnit,
@@ -109,7 +109,7 @@ pub(crate) fn instants_to_local_times(
     Ok(cast_with_options(&shown, &DataType::Timestamp(unit, None), &STRICT_CAST_OPTIONS)?)
 }
 
-/// How far the clocks are ahead of UTC when they show a time.
+/// Returns the offset of a local time from UTC in seconds.
 fn utc_offset_seconds(tz: &Tz, shown: NaiveDateTime, twice: AmbiguousTime) -> Option<i32> {
     let offset = match tz.offset_from_local_datetime(&shown) {
         MappedLocalTime::Single(offset) => offset,
@@ -117,7 +117,7 @@ fn utc_offset_seconds(tz: &Tz, shown: NaiveDateTime, twice: AmbiguousTime) -> Op
             AmbiguousTime::Earlier => first,
             AmbiguousTime::Later => last,
         },
-        // As they were before the leap; no clock leaps further than a day.
+        // The offset before the clock change; no clock changes by more than a day.
         MappedLocalTime::None => {
             let before = shown.checked_sub_signed(TimeDelta::hours(25))?;
             tz.offset_from_local_datetime(&before).earliest()?
@@ -126,7 +126,7 @@ fn utc_offset_seconds(tz: &Tz, shown: NaiveDateTime, twice: AmbiguousTime) -> Op
     Some(offset.fix().local_minus_utc())
 }
 
-/// The rule that casts what the clocks show.
+/// An analyzer rule that converts local times by this module's functions.
 #[derive(Debug)]
 pub(crate) struct LocalTimeRule;
 
@@ -211,7 +211,7 @@ fn unary_signature() -> Signature {
     Signature::any(1, Volatility::Immutable)
 }
 
-/// A timestamp without a zone as one of a zone, whose clocks show it.
+/// A function that interprets a timestamp without a zone as local time of a zone.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct AtTimeZoneFunction {
     unit: TimeUnit,
@@ -239,12 +239,12 @@ impl ScalarUDFImpl for AtTimeZoneFunction {
     }
 }
 
-/// Text as a timestamp of a zone: one with an offset is that instant, another one is what the zone's clocks show.
+/// A function that casts text to a timestamp of a zone. Text with an offset is that instant; other text is local time.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TextAtTimeZoneFunction {
     unit: TimeUnit,
     zone: Arc<str>,
-    /// True if a text that is no time becomes null.
+    /// Whether a malformed text becomes null.
     is_try_cast: bool,
     signature: Signature,
 }
@@ -285,7 +285,7 @@ impl ScalarUDFImpl for TextAtTimeZoneFunction {
     }
 }
 
-/// A timestamp of a zone and an interval later, or earlier.
+/// A function that adds an interval to a timestamp of a zone, or subtracts it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ShiftByIntervalFunction {
     unit: TimeUnit,
@@ -355,7 +355,7 @@ impl ShiftByIntervalFunction {
         Ok(cast_with_options(&shifted.finish(), &to, &STRICT_CAST_OPTIONS)?)
     }
 
-    /// The instant at which the clocks show the same time of day, months and days later; none beyond the calendar.
+    /// Adds months and days in local time, which keeps the time of day; returns `None` beyond the range of the calendar.
     fn shift_by_calendar(&self, tz: &Tz, time: i64, months: i64, days: i64) -> Option<i64> {
         if months == 0 && days == 0 {
             return Some(time);

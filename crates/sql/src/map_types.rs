@@ -1,4 +1,4 @@
-//! `MAP(TEXT, BIGINT)` as a type, which DataFusion's planner does not have.
+//! Plans `MAP(TEXT, BIGINT)` as a type, which DataFusion's planner does not support.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType as SqlType, Exa
 
 use crate::time_casts::SqlTypePlanner;
 
-/// Returns the type of maps from `key` to `value`; none if one of both is a type that is not known here.
+/// Returns the type of maps from `key` to `value`, or `None` if either is a type that is not supported here.
 ///
 /// # Errors
-/// As [`SqlTypes`].
+/// The errors of [`SqlTypePlanner`].
 pub(crate) fn map_type(key: &SqlType, value: &SqlType) -> PlanResult<Option<DataType>> {
     let (Some(key), Some(value)) = (arrow_type(key)?, arrow_type(value)?) else { return Ok(None) };
-    // The type of keys that other maps have, too: DataFusion compares keys of one type only.
+    // The key type of other maps: DataFusion compares keys of one type only.
     let key = if key == DataType::Utf8View { DataType::Utf8 } else { key };
     let pair = Fields::from(vec![Field::new("key", key, false), Field::new("value", value, true)]);
     let entries = Arc::new(Field::new("entries", DataType::Struct(pair), false));
     Ok(Some(DataType::Map(entries, false)))
 }
 
-/// Returns the type as Arrow has it, by the same rules as DataFusion's planner.
+/// Returns the Arrow type of an SQL type, by the same rules as DataFusion's planner.
 fn arrow_type(sql_type: &SqlType) -> PlanResult<Option<DataType>> {
     if let Some(field) = SqlTypePlanner.plan_type_field(sql_type)? {
         return Ok(Some(field.data_type().clone()));

@@ -1,29 +1,28 @@
-//! How DataFusion's operators share the memory that is theirs.
+//! The memory pool that DataFusion's operators share.
 //!
-//! DataFusion asks a pool before it keeps something. Its own pools let what was asked first starve
-//! what is asked later: sorts fill the pool, and the merge of what they spilled, which can do
-//! without little, finds nothing. This one gives each operator what it needs to go on:
+//! An operator asks the pool before it keeps something. With DataFusion's own pools, earlier requests starve
+//! later ones: sorts fill the pool, and the merge of their spilled runs, which needs
+//! little, gets nothing. This pool gives each operator the memory to make progress:
 //!
-//! - What can spill, a sort or a table of groups, has an equal share, and is refused beyond a part
-//!   of it, upon which it spills. One batch is granted to it always: it is in memory by then.
-//! - Our own sorts know their share when they begin, spill within it, and ask for what they have filled.
-//! - The merge of a sort of DataFusion's has as much again for certain, or a quarter of the pool where that is more;
-//!   refused, it merges fewer runs at a time.
-//! - What merges the partitions of a sort holds a few batches of each. Their text lies in the buffers of all
-//!   runs that they were merged of, and each batch counts all of these: such a merge may have the pool,
-//!   whatever others hold.
-//! - What an expression returned is in memory by then, and handed on soon: a quarter of the pool is granted
-//!   whatever others hold.
-//! - What holds the rows of one partition, or of one row's equals, has a half: the sort below it
-//!   has the rest.
-//! - What holds its rows whatever their number (one side of a join, the values of a median) has a
-//!   quarter for certain, and what is left. Where that is not enough, the run ends, and the message says
-//!   which step it was, what it holds, and what `--memory` would do, judged by how much of the input
-//!   had been read.
-//! - A little is granted to everybody: what keeps the merge of a few batches from its work is no
-//!   way to save memory.
+//! - An operator that can spill, a sort or a table of groups, has an equal share. Requests beyond a fraction
+//!   of it are refused, upon which the operator spills. One batch is always granted: it is in memory already.
+//! - Fan-out sorts learn their share when they start, spill within it, and reserve the part that they have filled.
+//! - The merge of a DataFusion sort is guaranteed as much again, or a quarter of the pool if that is more;
+//!   if refused, it merges fewer runs at a time.
+//! - The merge of a sort's partitions holds a few batches of each. Their text lies in the buffers of all
+//!   runs that they were merged from, and each batch counts all of these buffers. Such a merge may use the whole
+//!   pool, whatever other operators hold.
+//! - The output of an expression is in memory already, and is emitted soon: a quarter of the pool is granted
+//!   whatever other operators hold.
+//! - An operator that holds the rows of one window partition, or the peers of one row, has half of the pool: the sort
+//!   below it has the rest.
+//! - An operator that holds an unbounded number of rows (one side of a join, the values of a median) is guaranteed
+//!   a quarter, and may use free memory. If that is not enough, the run ends. The message names the operator, the
+//!   memory it holds, and a sufficient `--memory`, extrapolated from the part of the input that has been read.
+//! - Small requests are always granted: starving the merge of a few batches
+//!   would not save memory.
 //!
-//! The sum may so be exceeded by a share or two; the pool is half of a run's budget.
+//! The total may thus exceed the pool by a share or two; the pool is half of a run's budget.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -44,34 +43,34 @@ use crate::error_translation::OUT_OF_MEMORY_PREFIX;
 use crate::windows::{hash_partitioned, running_totals, whole_partitions};
 use crate::{expression_memory, fan_out_sorts};
 
-/// What expressions may return whatever there is.
+/// Minimum size of expression output that the pool always grants, in bytes.
 const EXPRESSION_OUTPUT_BYTES_MIN: usize = 1 << 20;
 
-/// What an operator of DataFusion's does when it is refused memory, by the name it registers.
+/// The reaction of an operator to a refused request, derived from the consumer name that it registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryConsumerKind {
-    /// Sorts what it holds and writes it out.
+    /// Sorts the held rows and spills them.
     Sort,
-    /// Spills by itself before it has more than its share.
+    /// Spills by itself before it exceeds its share.
     FanOutSort,
-    /// Merges what a sort wrote, fewer runs at a time.
+    /// Merges the spilled runs of a sort, fewer at a time.
     SpilledRunMerge,
-    /// Merges sorted partitions, and cannot do with less.
+    /// Merges sorted partitions, and cannot reduce its memory.
     PartitionMerge,
-    /// Writes its groups out.
+    /// Spills its groups.
     GroupTable,
-    /// Writes batches out that wait for the other side of a channel.
+    /// Spills batches that wait for the receiver of a channel.
     ChannelBuffer,
-    /// Hands its rows on.
+    /// Emits its rows.
     ExpressionOutput,
-    /// Fails, and holds rows that the sort below it had.
+    /// Fails; its rows come from the sort below it.
     WindowPartition,
     /// Fails.
     Unspillable,
 }
 
 impl MemoryConsumerKind {
-    /// Whether it has an equal share with its likes.
+    /// Returns whether operators of this kind share memory equally.
     fn has_equal_share(self) -> bool {
         matches!(
             self,
@@ -113,17 +112,17 @@ impl MemoryConsumerKind {
 #[derive(Debug)]
 struct PoolConsumer {
     kind: MemoryConsumerKind,
-    /// Of all its reservations.
+    /// Total of all its reservations.
     bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct MemoryPoolState {
     consumers: HashMap<usize, PoolConsumer>,
-    /// How many of them have a share.
+    /// Number of consumers with an equal share.
     sharing_count: usize,
     bytes: usize,
-    /// Of these, what cannot be spilled.
+    /// The part of `bytes` that cannot be spilled.
     unspillable_bytes: usize,
 }
 
@@ -149,39 +148,39 @@ impl MemoryPoolState {
     }
 }
 
-/// The pool of one session.
+/// The memory pool of one session.
 #[derive(Debug)]
 pub struct OperatorMemoryPool {
     bytes: usize,
-    /// What the user gave the whole run.
+    /// The memory budget of the whole run.
     run_memory_bytes: u64,
     progress: RunProgress,
     state: Mutex<MemoryPoolState>,
 }
 
 impl OperatorMemoryPool {
-    /// A pool of `bytes`, of a run that has `memory_bytes`.
+    /// Creates a pool of `bytes` for a run with a budget of `memory_bytes`.
     pub fn new(bytes: usize, memory_bytes: u64, progress: &RunProgress) -> Self {
         let (progress, state) = (progress.clone(), Mutex::default());
         OperatorMemoryPool { bytes, run_memory_bytes: memory_bytes, progress, state }
     }
 
-    /// What is for merges of a few batches and the like.
+    /// Returns the memory set aside for merges of a few batches and other small requests.
     fn headroom_bytes(&self) -> usize {
         self.bytes / 8
     }
 
-    /// What each of those has that can spill.
+    /// Returns the equal share of each operator that can spill.
     fn share_bytes_for(&self, state: &MemoryPoolState) -> usize {
         (self.bytes - self.headroom_bytes()) / state.sharing_count.max(1)
     }
 
-    /// What a step of those that can spill may have, as far as they are known by now.
+    /// Returns the equal share of an operator that can spill, given the operators that have registered so far.
     pub(crate) fn spillable_share_bytes(&self) -> usize {
         self.share_bytes_for(&self.state.lock())
     }
 
-    /// Whether `additional` bytes are granted to a consumer, which holds `parts` bytes by
+    /// Returns whether a consumer may grow by `additional` bytes; it holds `parts` bytes in
     /// other reservations than the one that asks.
     fn can_grow(
         &self,
@@ -194,28 +193,28 @@ impl OperatorMemoryPool {
         let wanted = consumer.bytes.saturating_add(additional);
         let share = self.share_bytes_for(state);
         match consumer.kind {
-            // It keeps to the share that it was told.
+            // It keeps to the share that it was given.
             MemoryConsumerKind::FanOutSort => true,
             MemoryConsumerKind::Sort if consumer.bytes == 0 => wanted <= self.bytes,
-            // It sorts what it held, which it took apart for that, and cannot turn back.
+            // It is sorting the held rows in separate reservations and cannot spill now.
             MemoryConsumerKind::Sort if parts > 0 => wanted <= share + self.headroom_bytes(),
             MemoryConsumerKind::Sort => wanted <= share / 8 * 5,
-            // What merges batches in memory cannot turn back either; by then a sort has at most its
-            // five eighths, and nothing any more where it merges what it wrote.
+            // An in-memory merge of batches cannot spill either. Its sort has at most
+            // five eighths by then, and nothing if it merges spilled runs.
             MemoryConsumerKind::SpilledRunMerge => wanted <= share.max(self.bytes / 4),
             MemoryConsumerKind::PartitionMerge => wanted <= self.bytes,
-            // What is written out is sorted first, which is asked for in one piece once the groups
-            // are given up.
+            // Groups are sorted before they are spilled; the sort asks for its memory at once, after the groups
+            // are released.
             MemoryConsumerKind::GroupTable if consumer.bytes <= share / 8 => {
                 wanted <= 2 * share || total <= self.bytes
             }
-            // What was written out is merged, which takes what it is given, and the groups of that
-            // are few at a time: they come last, and cannot be written out again.
+            // The merge of spilled groups takes the memory it is given, and holds few groups
+            // at a time. They come last, and cannot be spilled again.
             MemoryConsumerKind::GroupTable if parts > 0 => {
                 wanted <= 2 * share || total <= self.bytes
             }
             MemoryConsumerKind::GroupTable => wanted <= share / 4 * 3,
-            // What waits in a channel is soon taken: to write it out is the last resort.
+            // Batches in a channel are received soon: spilling them is the last resort.
             MemoryConsumerKind::ChannelBuffer => wanted <= self.bytes / 4,
             MemoryConsumerKind::ExpressionOutput => {
                 wanted <= (self.bytes / 4).max(EXPRESSION_OUTPUT_BYTES_MIN) || total <= self.bytes
@@ -228,7 +227,7 @@ impl OperatorMemoryPool {
         }
     }
 
-    /// `held` is what the consumer has, `others` what all others have.
+    /// Returns the error message. `held` is the consumer's memory, `others` that of all other consumers.
     fn refusal_message(
         &self,
         consumer: &MemoryConsumer,
@@ -238,10 +237,10 @@ impl OperatorMemoryPool {
     ) -> String {
         let wanted = held.saturating_add(additional) as u64;
         let (done, total) = (self.progress.bytes_done(), self.progress.bytes_total());
-        // What is handed on is not gathered.
+        // Emitted rows do not accumulate.
         let is_gathered =
             MemoryConsumerKind::from_consumer(consumer) != MemoryConsumerKind::ExpressionOutput;
-        // A little of the input says nothing of the rest, and what is read is ahead of what is held.
+        // A small part of the input predicts nothing, and reading runs ahead of the held rows.
         let is_known = is_gathered && done >= total / 50 && done > 0 && total > done;
         let factor = match (is_known, is_gathered) {
             (true, _) => total as f64 / done as f64,
@@ -276,7 +275,7 @@ impl OperatorMemoryPool {
     }
 }
 
-/// The next of 64M, 96M, 128M, 192M, 256M, …
+/// Rounds up to the next of 64M, 96M, 128M, 192M, 256M, …
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -288,7 +287,7 @@ fn round_up_memory_size(bytes: f64) -> u64 {
     if bytes <= power / 4 * 3 { power / 4 * 3 } else { power }
 }
 
-/// What is said of a stored set of ids of which its numbers take more than one may have, in bytes.
+/// Returns the error for a stored id set whose ids take `bytes` bytes, more than the allowed `bytes_max`.
 pub fn id_set_memory_error(bytes: u64, bytes_max: u64) -> Error {
     Error::MemoryBudgetTooSmall {
         message: format!(
@@ -305,12 +304,12 @@ pub fn id_set_memory_error(bytes: u64, bytes_max: u64) -> Error {
     }
 }
 
-/// What one would type for `--memory` to have at least so many bytes.
+/// Returns a round value for `--memory` of at least `bytes` bytes.
 pub fn memory_flag_value(bytes: u64) -> String {
     format_memory_size(round_up_memory_size(bytes as f64))
 }
 
-/// As `--memory` takes it.
+/// Formats a size in the syntax of `--memory`.
 fn format_memory_size(bytes: u64) -> String {
     match bytes {
         _ if bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
@@ -318,7 +317,7 @@ fn format_memory_size(bytes: u64) -> String {
     }
 }
 
-/// What a user calls the operator of that name, and what else helps.
+/// Returns the user's term for the operator with a consumer name, and advice that reduces its memory.
 pub(crate) fn operator_description(name: &str) -> (&'static str, &'static str) {
     let is = |part: &str| name.contains(part);
     if is(consumers::SORT_MERGE_JOIN) {
@@ -420,7 +419,7 @@ impl MemoryPool for OperatorMemoryPool {
     }
 }
 
-/// A pool as DataFusion holds it.
+/// Creates a pool as a trait object for DataFusion.
 pub fn new_memory_pool(
     bytes: usize,
     memory_bytes: u64,
@@ -456,7 +455,7 @@ mod tests {
             assert_eq!(sort.size(), 8 * MIB);
         }
         for (sort, merge) in &pairs {
-            // Of what was taken apart, too, it is the sum that counts.
+            // For split reservations, too, the sum counts.
             let part = sort.split(4 * MIB);
             assert!(sort.try_grow(15 * MIB).is_err());
             while merge.try_grow(MIB).is_ok() {}
@@ -479,7 +478,7 @@ mod tests {
         let table = consumer(&pool, "FinalHashAggregateStream[0]", true);
         others.try_grow(10 * MIB).unwrap();
         others.try_grow(MIB).unwrap_err();
-        // Of one aggregation, both of them.
+        // Two reservations of one aggregation.
         let merge = table.new_empty();
         while merge.try_grow(MIB).is_ok() {}
         table.try_grow(10 * MIB).unwrap();

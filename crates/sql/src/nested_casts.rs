@@ -1,11 +1,12 @@
-//! Casts between TEXT and lists, structs and maps, in DuckDB's spelling, and of structs to maps.
+//! Casts between TEXT and lists, structs and maps in DuckDB's spelling, and casts of structs to maps.
 //!
-//! Arrow writes a list without quotes and a null as nothing, so that `[NULL]` and `['']` are the same text, and
-//! makes a list of one text where it is to read one. Here `CAST(list AS TEXT)` writes `[a, NULL, '', 'b, c']`, a struct as
-//! `{'a': 1, 'b': x}` and a map as `{k=1}`, and `CAST(text AS T[])` reads it: [`nested_text`](crate::nested_text) has the grammar.
+//! Arrow writes a list without quotes and a null as nothing, so that `[NULL]` and `['']` have the same text. It
+//! casts a text to a list of that one text instead of parsing it. Here `CAST(list AS TEXT)` writes
+//! `[a, NULL, '', 'b, c']`, a struct as `{'a': 1, 'b': x}` and a map as `{k=1}`, and `CAST(text AS T[])` parses
+//! it: [`nested_text`](crate::nested_text) has the grammar.
 //!
-//! The values of a text are cast as texts. A field that the text does not have is null, one that the struct does not have is an
-//! error. Under TRY_CAST a text that is no list is null, and so is a single value that is not of its type.
+//! The leaf values of a text are cast from texts. A field that the text lacks is null; one that the struct lacks is
+//! an error. Under TRY_CAST a malformed text is null, and so is a leaf value that does not fit its type.
 //!
 //! Cost: one pass over the text for each level of nesting.
 
@@ -39,7 +40,7 @@ use crate::nested_text::{
 };
 use crate::plan_rewriting::invoke_unary_function;
 
-/// Returns whether a cast of `from` to `to` is one of these.
+/// Returns whether a cast of `from` to `to` is implemented here.
 pub(crate) fn is_nested_cast(from: &DataType, to: &DataType) -> bool {
     match (from, to) {
         (from, to) if to.is_string() => is_nested(from),
@@ -96,7 +97,7 @@ impl ScalarUDFImpl for NestedCast {
     }
 }
 
-/// Casts an array of these, or another one as Arrow does.
+/// Casts a nested array, or any other array by Arrow's cast.
 fn cast_nested(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
     if !is_nested_cast(array.data_type(), to) {
         return cast(array, to, is_tried);
@@ -118,7 +119,7 @@ fn cast(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef>
     Ok(cast_with_options(array, to, &options)?)
 }
 
-/// Returns maps from the names of a struct's fields to their values.
+/// Converts structs to maps from field names to values.
 fn struct_to_maps(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
     let (Some((pair, _)), Some(structs)) = (map_entry_fields(to), array.as_struct_opt()) else {
         return exec_err!("a {} is no struct", array.data_type());
@@ -144,7 +145,7 @@ fn struct_to_maps(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult
     build_maps(ranges, &keys, &values, to, is_tried)
 }
 
-/// The types of a map's key and value, and whether its entries are sorted.
+/// Returns the key and value fields of a map type, and whether its entries are sorted.
 fn map_entry_fields(to: &DataType) -> Option<(&Fields, bool)> {
     match to {
         DataType::Map(entries, sorted) => match entries.data_type() {
@@ -155,8 +156,8 @@ fn map_entry_fields(to: &DataType) -> Option<(&Fields, bool)> {
     }
 }
 
-/// Makes maps of entries, of which each row that is not null has a range. A map in which a key is null, or comes twice, is no
-/// map: it is refused, or null if the cast is tried.
+/// Builds maps of entries; each row that is not null has a range of them. A map with a null key or a duplicate key is
+/// an error, or null in a TRY_CAST.
 fn build_maps(
     ranges: Vec<Option<Range<usize>>>,
     keys: &ArrayRef,
@@ -229,7 +230,7 @@ fn write_texts(array: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<Ar
     cast(&texts, to, false)
 }
 
-/// Values whose single ones are texts.
+/// Nested values with texts as leaves.
 enum NestedTexts {
     Leaf(StringViewArray),
     List {
@@ -290,7 +291,7 @@ impl NestedTexts {
                     nulls: maps.nulls().cloned(),
                 }
             }
-            // Arrow has no cast from it to text.
+            // Arrow cannot cast it to text directly.
             DataType::FixedSizeBinary(_) => {
                 let bytes = cast(array, &DataType::BinaryView, false)?;
                 NestedTexts::Leaf(
@@ -361,7 +362,7 @@ fn offset_ranges<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> Vec<Range<usi
     offsets.windows(2).map(|pair| pair[0].as_usize()..pair[1].as_usize()).collect()
 }
 
-/// Reads values from texts, of which each is one.
+/// Parses texts as values of a type.
 fn read_values(
     texts: Vec<Option<Cow<'_, str>>>,
     to: &DataType,
@@ -462,8 +463,8 @@ fn read_values(
 
 type ListTexts = (Vec<Range<usize>>, Vec<Option<Cow<'static, str>>>, Option<NullBuffer>);
 
-/// Reads lists: the places of their items, the texts of these, and which lists are null. Each has `count` items, if that is
-/// given, also where it is null.
+/// Parses lists: returns the ranges of their items, the items' texts, and the null lists. With `count`, each list must
+/// have that many items, and a null list takes that many places.
 fn read_lists(
     texts: &[Option<Cow<'_, str>>],
     to: &DataType,
@@ -493,7 +494,7 @@ fn offsets_from_ranges<O: OffsetSizeTrait>(ranges: &[Range<usize>]) -> OffsetBuf
     OffsetBuffer::from_lengths(ranges.iter().map(ExactSizeIterator::len))
 }
 
-/// Refuses a text that is not of the type.
+/// Rejects a text that is not a value of the type.
 fn reject_text(text: Option<&str>, to: &DataType, is_tried: bool) -> PlanResult<()> {
     match text {
         Some(text) if !is_tried => Err(into_datafusion_error(Error::Cast {
@@ -506,7 +507,7 @@ fn reject_text(text: Option<&str>, to: &DataType, is_tried: bool) -> PlanResult<
     }
 }
 
-/// The values of a struct's fields; none if a member belongs to no field, or two to one.
+/// Returns the values of a struct's fields, or `None` if a member has no field or a field two members.
 fn struct_field_values(members: StructMembers, fields: &Fields) -> Option<Vec<NestedPartText>> {
     let mut values = vec![None; fields.len()];
     let mut is_set = vec![false; fields.len()];
@@ -527,7 +528,7 @@ fn struct_field_values(members: StructMembers, fields: &Fields) -> Option<Vec<Ne
     Some(values)
 }
 
-/// The place of the field with a name; letters count if there is such a field.
+/// Returns the index of the field with a name; an exact match takes precedence over one that ignores case.
 fn field_index(name: &str, fields: &Fields) -> Option<usize> {
     let exact = fields.iter().position(|field| field.name() == name);
     let is_same = |field: &FieldRef| field.name().to_lowercase() == name.to_lowercase();

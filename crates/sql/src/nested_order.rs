@@ -1,11 +1,11 @@
-//! One order of lists, structs and maps: a null within is larger than any value.
+//! One order of lists, structs and maps: a null within a value is larger than any other item.
 //!
-//! Arrow's comparisons take such a null for the smallest value, and its sorts put it where the nulls of
-//! the column go, so that `max(x)` need not be the last of `ORDER BY x`. PostgreSQL and DuckDB have one
-//! order: what differs first decides, of two lists that begin alike the shorter one is less. So what is
-//! nested and compared by size or sorted by becomes bytes that have this order, those of Arrow's row
-//! format, by [`NestedOrder`], a rule of the analyzer that comes when floats are settled
-//! ([`floats`](crate::floats)); a smallest or largest value is made of its bytes again.
+//! Arrow's comparisons treat such a null as the smallest item, and its sorts put it where the nulls of the
+//! column go, so that `max(x)` need not be the last of `ORDER BY x`. PostgreSQL and DuckDB have one order:
+//! the first difference decides, and of two lists with the same beginning the shorter one is less. The
+//! analyzer rule [`NestedOrderRule`] therefore replaces nested values in comparisons and sorts by bytes of
+//! Arrow's row format, which have this order. It runs after floats are normalized
+//! ([`float_order`](crate::float_order)). A smallest or largest value is decoded from its bytes.
 
 use std::sync::{Arc, LazyLock};
 
@@ -29,7 +29,7 @@ use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use crate::datafusion_names::{aggregates, scalars};
 use crate::plan_rewriting::{invoke_unary_function, rewrite_all_nodes};
 
-/// The rule. See the module.
+/// An analyzer rule that compares and sorts nested values by their sort keys.
 #[derive(Debug)]
 pub(crate) struct NestedOrderRule;
 
@@ -43,7 +43,7 @@ impl AnalyzerRule for NestedOrderRule {
     }
 }
 
-/// An expression that compares nested values by size, which compares their keys.
+/// Replaces nested values in a comparison by their sort keys.
 fn rewrite_expression(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let type_of = |expr: &Expr| expr.get_type(schema).ok();
     let are_nested = |exprs: &[&Expr]| {
@@ -85,7 +85,7 @@ fn rewrite_expression(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<E
     })
 }
 
-/// A function that finds the smallest or largest value, or sorts, over keys.
+/// Makes a function that finds the smallest or largest value, or sorts, work on sort keys.
 fn rewrite_function(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
     let completed =
         call.func.name() == scalars::ARRAY_SORT && set_array_sort_nulls_last(&mut call.args);
@@ -119,7 +119,7 @@ fn rewrite_function(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<
     Transformed::yes(value_from_sort_key_expr(Expr::ScalarFunction(call), answer))
 }
 
-/// `array_has_all`, which is true of lists that are null to DataFusion, and null here, as `array_has_any` is.
+/// Makes `array_has_all` null for null lists, like `array_has_any`; DataFusion returns true for them.
 fn guard_null_lists(call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
     let may_be_null = |list: &&Expr| list.nullable(schema).unwrap_or(true);
     let are_there = call.args.iter().filter(may_be_null).map(|list| list.clone().is_not_null());
@@ -132,8 +132,8 @@ fn guard_null_lists(call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr
     }
 }
 
-/// Nulls are the largest in a list, too, where the call leaves their place open: last, and first where the
-/// order is descending, which they are already.
+/// Adds NULLS LAST to an ascending `array_sort` that leaves the position of nulls open, because nulls are the
+/// largest items. A descending one has them first already.
 fn set_array_sort_nulls_last(args: &mut Vec<Expr>) -> bool {
     let text = |text: &str| Expr::Literal(ScalarValue::Utf8(Some(text.into())), None);
     let is_ascending = match args.as_slice() {
@@ -150,7 +150,7 @@ fn set_array_sort_nulls_last(args: &mut Vec<Expr>) -> bool {
     is_ascending
 }
 
-/// A step that is sorted by nested values, by their keys.
+/// Replaces nested values by their sort keys in an operator that sorts.
 fn rewrite_sorting_plan(
     plan: LogicalPlan,
     schema: &DFSchema,
@@ -171,7 +171,7 @@ fn rewrite_sorting_plan(
     })
 }
 
-/// The smallest and largest values of windows: those of the smallest and largest keys.
+/// Computes the smallest and largest values of windows from the smallest and largest sort keys.
 fn rewrite_window_extremes(
     window: Window,
     schema: &DFSchema,
@@ -212,7 +212,7 @@ fn rewrite_window_extremes(
     Ok(Transformed::yes(LogicalPlanBuilder::from(keys).project(shown)?.build()?))
 }
 
-/// The columns of a plan under the names of `names`, those with a type here being keys of such values.
+/// Returns the columns of a plan under the names of `names`; a column with a type in `of` is decoded from its key.
 fn restore_columns(plan: &LogicalPlan, names: &DFSchema, of: Vec<Option<DataType>>) -> Vec<Expr> {
     let columns = plan.schema().iter().zip(names.iter()).zip(of);
     let columns = columns.map(|(((from, field), (qualifier, name)), of)| {
@@ -226,7 +226,7 @@ fn restore_columns(plan: &LogicalPlan, names: &DFSchema, of: Vec<Option<DataType
     columns.collect()
 }
 
-/// The nested ones among these as their keys; whether there was one.
+/// Replaces the nested values among expressions by their sort keys; returns whether there was one.
 fn replace_by_sort_keys<'a>(exprs: impl Iterator<Item = &'a mut Expr>, schema: &DFSchema) -> bool {
     let mut changed = false;
     for expr in exprs {
@@ -238,7 +238,7 @@ fn replace_by_sort_keys<'a>(exprs: impl Iterator<Item = &'a mut Expr>, schema: &
     changed
 }
 
-/// Whether values of this type are nested, and have keys.
+/// Returns whether a type is nested and its values have sort keys.
 pub(crate) fn is_sortable_nested_type(of: &DataType) -> bool {
     let is_nested = matches!(
         of,
@@ -251,7 +251,7 @@ pub(crate) fn is_sortable_nested_type(of: &DataType) -> bool {
     is_nested && RowConverter::supports_fields(&[SortField::new(of.clone())])
 }
 
-/// The bytes of a nested value.
+/// Returns an expression for the sort key of a nested value.
 pub(crate) fn sort_key_expr(expr: Expr) -> Expr {
     sort_key_call(SortKeyTarget::Value, expr)
 }
@@ -271,7 +271,7 @@ fn sort_key_call(keys: SortKeyTarget, expr: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![expr]))
 }
 
-/// The nested value, or the list of such values, that a key is of.
+/// Returns an expression that decodes a sort key to a value of type `of`, or a list of sort keys to a list.
 pub(crate) fn value_from_sort_key_expr(key: Expr, of: DataType) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
     let function = Arc::new(ScalarUDF::from(FromSortKeyFunction { value_type: of, signature }));
@@ -281,11 +281,11 @@ pub(crate) fn value_from_sort_key_expr(key: Expr, of: DataType) -> Expr {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SortKeyTarget {
     Value,
-    /// Of each item of a list of nested values.
+    /// Each item of a list of nested values.
     ListItems,
 }
 
-/// From nested values to keys.
+/// The function `sort_key` or `sort_keys_of_items`, which encodes nested values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SortKeyFunction {
     target: SortKeyTarget,
@@ -355,7 +355,7 @@ fn encode_sort_keys(array: &ArrayRef) -> PlanResult<ArrayRef> {
     Ok(Arc::new(BinaryArray::try_new(offsets, bytes, array.logical_nulls())?))
 }
 
-/// From keys to nested values.
+/// The function `of_sort_key`, which decodes sort keys.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FromSortKeyFunction {
     value_type: DataType,
@@ -401,7 +401,7 @@ impl ScalarUDFImpl for FromSortKeyFunction {
 fn decode_sort_keys(keys: &ArrayRef, of: &DataType) -> PlanResult<ArrayRef> {
     let keys = cast_with_options(keys, &DataType::Binary, &STRICT_CAST_OPTIONS)?;
     let converter = row_converter(of)?;
-    // What made a null need not have kept its bytes.
+    // The bytes under a null may be lost; a valid null stands in for them.
     let null = converter.convert_columns(&[new_null_array(of, 1)])?;
     let parser = converter.parser();
     let rows = keys
@@ -411,7 +411,7 @@ fn decode_sort_keys(keys: &ArrayRef, of: &DataType) -> PlanResult<ArrayRef> {
     let Some(found) = converter.convert_rows(rows)?.pop() else {
         return plan_err!("a key without a value");
     };
-    // A dictionary comes back as its values.
+    // The row format decodes a dictionary to plain values.
     Ok(cast_with_options(&found, of, &STRICT_CAST_OPTIONS)?)
 }
 
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn sort_keys_keep_order_and_decode_to_values() {
-        // In their order: a shorter list before what it begins, a null after all values.
+        // In order: a list before its extensions, a null after all values.
         let lists = [
             Some(vec![]),
             Some(vec![Some(-1), None]),
@@ -451,7 +451,7 @@ mod tests {
         let keys = encode_sort_keys(&structs).unwrap();
         let found: Vec<Option<&[u8]>> = keys.as_binary::<i32>().iter().collect();
         assert!(found[0] < found[2] && found[2] < found[1], "{found:?}");
-        // A null whose bytes are gone.
+        // A null without its bytes.
         let lost: ArrayRef = Arc::new(BinaryArray::from_opt_vec(vec![found[0], None]));
         let again = decode_sort_keys(&lost, structs.data_type()).unwrap();
         assert!(again.is_null(1) && again.is_valid(0));

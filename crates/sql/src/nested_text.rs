@@ -1,18 +1,19 @@
-//! Lists, structs and maps as text: how the text of one is split into the texts of its parts, and how a single value is quoted.
+//! The text form of lists, structs and maps: splits a text into the texts of its parts, and quotes a leaf value.
 //!
-//! The grammar is the one of DuckDB's casts (`src/function/cast/vector_cast_helpers.cpp`), read in December 2026:
-//! - `[a, b]` is a list, `{k: v}` a struct, `(a, b)` a struct by position, `{k=v}` a map. White space around a part is dropped.
-//! - A part ends at a separator that is outside quotes and brackets. Brackets within it are kept, with all that they enclose.
+//! The grammar is that of DuckDB's casts (`src/function/cast/vector_cast_helpers.cpp`), read in December 2026:
+//! - `[a, b]` is a list, `{k: v}` a struct, `(a, b)` a struct by position, `{k=v}` a map. White space around a part
+//!   is dropped.
+//! - A part ends at a separator outside quotes and brackets. Brackets within it are kept with their contents.
 //! - Quotes, single or double, may stand anywhere in a part, and are dropped. Within them, `\x` is `x`.
-//! - Outside quotes a backslash stands for itself, except before a quote, which it makes a character.
+//! - Outside quotes a backslash stands for itself, except before a quote, which it makes a literal character.
 //! - `null` without quotes, in any case, is a null. A part without a character is the empty text.
 //!
-//! JSON and PostgreSQL's arrays are read as well, which DuckDB does not do: `\n`, `\u00e9` and JSON's other escapes are understood within
-//! double quotes, a map's key in quotes may have a colon behind it, and `{a,b}` is a list.
+//! Beyond DuckDB, the parser accepts JSON and PostgreSQL's arrays: `\n`, `\u00e9` and JSON's other escapes within
+//! double quotes, a colon after a quoted map key, and `{a,b}` as a list.
 //!
 //! Cost: one pass over the text, and a copy of each part.
 
-/// A text that is no value of the wanted kind.
+/// The error for a text that is not a value of the wanted kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MalformedNestedText;
 
@@ -81,7 +82,7 @@ pub(crate) fn split_struct(text: &str) -> Result<StructMembers> {
     }
 }
 
-/// The values between round brackets, of which the first one is taken already. A comma may follow the last one.
+/// Splits the values between round brackets; the opening bracket is consumed already. A comma may follow the last one.
 fn split_tuple(scanner: &mut NestedTextScanner) -> Result<Vec<NestedPartText>> {
     let mut values = Vec::new();
     while !scanner.take_byte(b')') {
@@ -109,7 +110,7 @@ pub(crate) fn split_map(text: &str) -> Result<Vec<(String, NestedPartText)>> {
             None => scanner.take_value(b"=")?,
         };
         scanner.next_byte()?;
-        // A key of a map is not null.
+        // A map key cannot be null.
         let key = parse_part(key)?.ok_or(MalformedNestedText)?;
         entries.push((key, parse_part(scanner.take_value(b",}")?)?));
         if scanner.next_byte()? == b'}' {
@@ -118,7 +119,7 @@ pub(crate) fn split_map(text: &str) -> Result<Vec<(String, NestedPartText)>> {
     }
 }
 
-/// Appends a single value, in quotes if it would not be read back without them.
+/// Appends a leaf value, in quotes if it would not be parsed back without them.
 pub(crate) fn write_leaf_value(text: &str, out: &mut String) {
     let is_special = |byte: u8| b",:='\"()[]{}".contains(&byte);
     let bytes = text.as_bytes();
@@ -133,7 +134,7 @@ pub(crate) fn write_leaf_value(text: &str, out: &mut String) {
     }
 }
 
-/// Returns a text in single quotes.
+/// Quotes a text with single quotes.
 pub(crate) fn quote_text(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
@@ -150,7 +151,8 @@ fn is_quote(byte: u8) -> bool {
     matches!(byte, b'\'' | b'"')
 }
 
-/// A text and how far it is read. All bytes that matter are ASCII, so that a text is never cut within a character.
+/// A text with a read position. All significant bytes are ASCII, so that the scanner never cuts a text within a
+/// character.
 struct NestedTextScanner<'a> {
     text: &'a str,
     position: usize,
@@ -189,7 +191,7 @@ impl<'a> NestedTextScanner<'a> {
         if self.position == self.text.len() { Ok(value) } else { Err(MalformedNestedText) }
     }
 
-    /// Takes a value as it is written, up to one of `ends` that stands outside quotes and brackets.
+    /// Takes a value as written, up to one of `ends` outside quotes and brackets.
     fn take_value(&mut self, ends: &[u8]) -> Result<&'a str> {
         let start = self.position;
         let mut is_escaped = false;
@@ -207,7 +209,7 @@ impl<'a> NestedTextScanner<'a> {
         }
     }
 
-    /// Takes the name of a struct's field as it is written, up to a colon outside quotes. Brackets are characters of it.
+    /// Takes the name of a struct field as written, up to a colon outside quotes. Brackets are part of the name.
     fn take_field_name(&mut self) -> Result<&'a str> {
         let start = self.position;
         let mut is_escaped = false;
@@ -222,7 +224,7 @@ impl<'a> NestedTextScanner<'a> {
         }
     }
 
-    /// Takes a key as JSON has it: in quotes, with a colon behind it, which is not taken.
+    /// Takes a JSON key: a quoted text before a colon, which is not taken.
     fn take_json_key(&mut self) -> Option<&'a str> {
         self.skip_spaces();
         let start = self.position;
@@ -237,7 +239,7 @@ impl<'a> NestedTextScanner<'a> {
         None
     }
 
-    /// Returns the text from `start` on, without the white space at both ends.
+    /// Returns the text from `start` to the position, without surrounding white space.
     fn trimmed_text_since(&self, start: usize) -> &'a str {
         let is_space = |sign: char| sign.is_ascii() && is_space(&(sign as u8));
         self.text[start..self.position].trim_matches(is_space)
@@ -270,7 +272,7 @@ impl<'a> NestedTextScanner<'a> {
         }
     }
 
-    /// Skips a bracket and all up to the one that closes it.
+    /// Skips a bracket and everything up to its closing bracket.
     fn skip_brackets(&mut self) -> Result<()> {
         let mut closers = Vec::new();
         let mut is_escaped = false;
@@ -297,12 +299,12 @@ impl<'a> NestedTextScanner<'a> {
     }
 }
 
-/// Returns a value without its quotes; `None` for a null.
+/// Parses a part: drops its quotes; `None` for a null.
 fn parse_part(written: &str) -> Result<NestedPartText> {
     if is_null(written) { Ok(None) } else { unquote(written, true).map(Some) }
 }
 
-/// Drops quotes and backslashes. With `keeps_brackets`, everything between brackets stays as it is.
+/// Removes quotes and backslashes. With `keeps_brackets`, text within brackets is copied unchanged.
 fn unquote(written: &str, keeps_brackets: bool) -> Result<String> {
     let mut out = String::with_capacity(written.len());
     let mut scanner = NestedTextScanner { text: written, position: 0 };
@@ -337,7 +339,7 @@ fn unquote(written: &str, keeps_brackets: bool) -> Result<String> {
     Ok(out)
 }
 
-/// Returns the character that `\escaped` is in a text of JSON, or `escaped` itself if JSON has no such escape. The digits of
+/// Returns the character of JSON's escape `\escaped`, or `escaped` itself if JSON has no such escape. The digits of
 /// `\u` follow in the scanner.
 fn json_escape_character(escaped: char, scanner: &mut NestedTextScanner) -> Result<char> {
     Ok(match escaped {
@@ -348,7 +350,7 @@ fn json_escape_character(escaped: char, scanner: &mut NestedTextScanner) -> Resu
         't' => '\t',
         'u' => {
             let mut units = vec![scanner.take_utf16_unit()?];
-            // The first half of a character beyond U+FFFF.
+            // The first half of a surrogate pair, for a character beyond U+FFFF.
             let is_first_half = (0xd800..0xdc00).contains(&units[0]);
             if is_first_half && scanner.text[scanner.position..].starts_with("\\u") {
                 scanner.position += 2;
@@ -372,7 +374,7 @@ mod tests {
         parts.iter().map(|part| part.map(str::to_owned)).collect()
     }
 
-    /// DuckDB's answers, but for the escapes of JSON and PostgreSQL's arrays.
+    /// DuckDB's results, except for JSON's escapes and PostgreSQL's arrays.
     #[test]
     fn lists_are_split_as_duckdb_splits_them() {
         for (text, items) in [

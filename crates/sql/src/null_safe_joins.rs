@@ -1,8 +1,8 @@
 //! Joins on `IS NOT DISTINCT FROM`.
 //!
-//! DataFusion makes such conditions keys of a join in which null equals null. A condition with `=` must not
-//! become one more key of it, or null equals null there, too; it stays a filter. Two of DataFusion's rules
-//! make keys of conditions; neither looks at such joins here.
+//! DataFusion turns such conditions into keys of a join in which null equals null. A condition with `=` must not
+//! become another key of that join, or null would equal null there, too; it stays a filter. Two of DataFusion's rules
+//! turn conditions into keys; both skip such joins here.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::datafusion_names::optimizer_rules;
 /// from a join's own condition; `eliminate_cross_join` takes keys of inner joins from the condition above them.
 #[derive(Debug)]
 pub(crate) struct JoinKeyRule {
-    /// DataFusion's.
+    /// DataFusion's rule.
     pub datafusion_rule: Arc<dyn OptimizerRule + Send + Sync>,
 }
 

@@ -1,20 +1,20 @@
-//! What a condition says of a subquery's rows where SQL says *unknown*.
+//! Conditions on a subquery's rows that SQL defines as *unknown*.
 //!
-//! `x IN (SELECT …)` is null, neither true nor false, where x is not among the rows but x or one of
-//! them is null. DataFusion makes joins of such conditions: one that stands by itself, or negated by
-//! itself, it answers rightly; below OR, NOT, CASE or IS NULL it takes null for false, which keeps
-//! rows that `NOT` would leave out. [`Unknowns`] writes those out beforehand, in the words of the SQL
-//! standard (ISO 9075-2, 8.4 and 8.9): true if there is an equal row, else null if x is null and there
+//! `x IN (SELECT …)` is null, neither true nor false, if x is not among the rows but x or one of
+//! them is null. DataFusion turns such conditions into joins. A condition that stands alone, or is negated
+//! alone, gets the right result; below OR, NOT, CASE or IS NULL DataFusion treats null as false, which keeps
+//! rows that `NOT` should drop. [`NullSubqueryConditionsRule`] spells those out beforehand, as the SQL
+//! standard defines them (ISO 9075-2, 8.4 and 8.9): true if there is an equal row, else null if x is null and there
 //! is a row, or if a row is null, else false.
 //!
-//! Beside WHERE, in a select list or an aggregate's argument, DataFusion knows no join for such a condition.
-//! There it is a count of the rows that it asks for, which is a subquery of one value ([`counted`]); above
-//! a table's rows it is a column of its own, computed below the aggregate or window.
+//! Outside of WHERE, in a select list or an aggregate's argument, DataFusion has no join for such a condition.
+//! There the rule replaces it by a count of the rows, which is a scalar subquery ([`row_count_condition`]). Above
+//! a table's rows it becomes a column of its own, computed below the aggregate or window.
 //!
-//! `x < ANY (SELECT …)` DataFusion makes a condition within the subquery; the subquery gets a name of
-//! its own, lest a column of it be taken for x, of the same name.
+//! DataFusion turns `x < ANY (SELECT …)` into a condition within the subquery. The rule gives the subquery a name of
+//! its own, so that a column of it with the same name is not taken for x.
 //!
-//! A subquery of one value is null where it has no row, whatever its column may be ([`or_null`]).
+//! A scalar subquery without a row is null, even if its column is not nullable ([`wrap_nullable_scalar_subquery`]).
 
 use std::sync::{Arc, LazyLock};
 
@@ -40,7 +40,7 @@ use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 use crate::error_translation::into_datafusion_error;
 use crate::plan_rewriting::{expression_input_schema, rewrite_all_nodes};
 
-/// Writes out where a condition on a subquery's rows is null.
+/// An analyzer rule that spells out the cases in which a condition on a subquery's rows is null.
 #[derive(Debug)]
 pub(crate) struct NullSubqueryConditionsRule;
 
@@ -54,9 +54,9 @@ impl AnalyzerRule for NullSubqueryConditionsRule {
     }
 }
 
-/// `x IN (SELECT e FROM u)` where `e` names only columns of the query around it: DataFusion makes a join
+/// Rewrites `x IN (SELECT e FROM u)` where `e` refers only to outer columns: DataFusion makes a join
 /// of it that has no column to compare. All rows of `u` have the same `e`, so it is
-/// `EXISTS (SELECT 1 FROM u) AND x = e`, which is unknown in the same cases. None for other subqueries.
+/// `EXISTS (SELECT 1 FROM u) AND x = e`, which is unknown in the same cases. Returns `None` for other subqueries.
 fn rewrite_in_outer_value(found: &InSubquery) -> PlanResult<Option<Expr>> {
     let mut rows = found.subquery.subquery.as_ref();
     while let LogicalPlan::Distinct(Distinct::All(input)) = rows {
@@ -134,7 +134,7 @@ fn rewrite_node(plan: LogicalPlan, _: &DFSchema) -> PlanResult<Transformed<Logic
         | LogicalPlan::Aggregate(_)
         | LogicalPlan::Window(_)
         | LogicalPlan::Sort(_) => compute_conditions_below(plan),
-        // To the right of a LATERAL join.
+        // The right side of a LATERAL join.
         LogicalPlan::Subquery(subquery) => {
             reject_nested_ungrouped_aggregate(&subquery.subquery)?;
             Ok(Transformed::no(LogicalPlan::Subquery(subquery)))
@@ -143,11 +143,11 @@ fn rewrite_node(plan: LogicalPlan, _: &DFSchema) -> PlanResult<Transformed<Logic
     }
 }
 
-/// Whether the expression asks for a subquery's rows as DataFusion's joins cannot in such a step.
+/// Returns whether the expression is a subquery condition that DataFusion's joins do not support in such an operator.
 fn needs_column_below(expr: &Expr, step: &LogicalPlan) -> bool {
     match expr {
         Expr::Exists(_) | Expr::InSubquery(_) => true,
-        // One value for each row is joined below a projection or a filter alone.
+        // DataFusion joins a correlated scalar subquery only below a projection or a filter.
         Expr::ScalarSubquery(subquery) => {
             !subquery.outer_ref_columns.is_empty()
                 && matches!(step, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_))
@@ -156,7 +156,7 @@ fn needs_column_below(expr: &Expr, step: &LogicalPlan) -> bool {
     }
 }
 
-/// The step above a projection that computes its conditions on subqueries' rows.
+/// Moves the subquery conditions of an operator to a projection below it.
 fn compute_conditions_below(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
     let schema = Arc::clone(input.schema());
@@ -196,7 +196,7 @@ fn compute_conditions_below(plan: LogicalPlan) -> PlanResult<Transformed<Logical
     });
     let exprs = exprs.collect::<PlanResult<Vec<_>>>()?;
     let plan = plan.with_new_exprs(exprs, vec![input])?;
-    // What passes its input on must not pass these on.
+    // An operator that passes its input on must not pass the new columns on.
     let plan = match is_sort || matches!(plan, LogicalPlan::Window(_)) {
         true => {
             let is_own = |column: &Column| !computed.iter().any(|(_, name)| *name == column.name);
@@ -209,7 +209,7 @@ fn compute_conditions_below(plan: LogicalPlan) -> PlanResult<Transformed<Logical
     Ok(Transformed::yes(plan))
 }
 
-/// Refuses a condition on rows that depend on columns which a step has not.
+/// Rejects a condition that depends on outer columns which the operator does not have.
 fn check_outer_columns_available(condition: &Expr, schema: &DFSchema) -> PlanResult<()> {
     let (Expr::Exists(Exists { subquery, .. })
     | Expr::InSubquery(InSubquery { subquery, .. })
@@ -230,7 +230,7 @@ fn check_outer_columns_available(condition: &Expr, schema: &DFSchema) -> PlanRes
     }
 }
 
-/// A condition on a subquery's rows as one on how many there are.
+/// Rewrites a condition on a subquery's rows to one on their count.
 fn rewrite_as_row_count(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     match expr {
         Expr::Exists(Exists { subquery, negated }) => {
@@ -258,10 +258,10 @@ fn rewrite_as_row_count(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed
     }
 }
 
-/// A subquery's column that is compared.
+/// The name of the subquery column that is compared.
 const COMPARED_COLUMN: &str = "what is compared with a value of the row around";
 
-/// Whether rows that are equal to a value are counted, neither being null.
+/// Returns a condition on the count of rows that equal a value, where neither is null.
 fn equal_row_count_condition(found: InSubquery, schema: &DFSchema) -> PlanResult<Expr> {
     let InSubquery { expr, subquery, negated } = found;
     let Subquery { subquery, mut outer_ref_columns, .. } = subquery;
@@ -276,7 +276,7 @@ fn equal_row_count_condition(found: InSubquery, schema: &DFSchema) -> PlanResult
         }
         expr => Ok(Transformed::no(expr)),
     })?;
-    // By a name that the value cannot have.
+    // Under a name that the value cannot refer to.
     let (qualifier, field) = subquery.schema().qualified_field(0);
     let column = Expr::Column(Column::new(qualifier.cloned(), field.name())).alias(COMPARED_COLUMN);
     let rows = LogicalPlanBuilder::from(subquery).project(vec![column])?;
@@ -285,8 +285,8 @@ fn equal_row_count_condition(found: InSubquery, schema: &DFSchema) -> PlanResult
     row_count_condition(rows, outer_ref_columns, negated)
 }
 
-/// Whether there are rows, or none, as one value. Of a subquery that is the same for all rows around it one
-/// row is looked for; of others they are counted for each value that they depend on, whatever their own
+/// Returns the condition that there are rows, or none, as a comparison of a scalar subquery. In an uncorrelated
+/// subquery one row suffices. The rows of a correlated one are counted for each value that it depends on, without its
 /// LIMIT.
 fn row_count_condition(
     rows: LogicalPlanBuilder,
@@ -307,7 +307,7 @@ fn row_count_condition(
     Ok(if negated { counted.eq(lit(0i64)) } else { counted.gt(lit(0i64)) })
 }
 
-/// The plan without a LIMIT that leaves a row where there is one.
+/// Removes a LIMIT that leaves at least one row if there is one.
 pub(crate) fn remove_row_preserving_limit(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     match plan {
         LogicalPlan::Limit(limit)
@@ -323,8 +323,8 @@ pub(crate) fn remove_row_preserving_limit(plan: LogicalPlan) -> PlanResult<Logic
     }
 }
 
-/// Refuses an aggregate without GROUP BY, or with grouping sets, over rows that depend on the row around it: it has a
-/// row where there is none, and a join has not.
+/// Rejects an aggregate without GROUP BY, or with grouping sets, over correlated rows: it has a
+/// row for an empty input, and a join has none.
 fn reject_ungrouped_aggregate(subquery: &Subquery) -> PlanResult<()> {
     match subquery.subquery.exists_dyn(&mut |plan| {
         Ok(is_correlated_ungrouped_aggregate(plan) || is_correlated_grouping_sets_aggregate(plan))
@@ -338,7 +338,7 @@ fn reject_ungrouped_aggregate(subquery: &Subquery) -> PlanResult<()> {
     }
 }
 
-/// Whether a step is an aggregate without GROUP BY over rows that depend on the row around it.
+/// Returns whether a node is an aggregate without GROUP BY over correlated rows.
 fn is_correlated_ungrouped_aggregate(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(aggregate) => {
@@ -348,7 +348,7 @@ fn is_correlated_ungrouped_aggregate(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns true if a step is an aggregate with grouping sets over rows that depend on the row around it.
+/// Returns whether a node is an aggregate with grouping sets over correlated rows.
 fn is_correlated_grouping_sets_aggregate(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(aggregate) => {
@@ -359,8 +359,7 @@ fn is_correlated_grouping_sets_aggregate(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Refuses a LIMIT or OFFSET that changes the answer of an EXISTS which depends on the row around it: DataFusion's join
-/// leaves it out.
+/// Rejects a LIMIT or OFFSET that changes the result of a correlated EXISTS: DataFusion's join drops it.
 fn reject_lost_limits(subquery: &Subquery) -> PlanResult<()> {
     let mut is_tied = false;
     match loses_limit(&subquery.subquery, true, &mut is_tied)? {
@@ -372,9 +371,9 @@ fn reject_lost_limits(subquery: &Subquery) -> PlanResult<()> {
     }
 }
 
-/// Returns true if a plan has a limit that DataFusion leaves out although it changes whether there is a row. DataFusion
-/// goes through the steps from below and from the left, and leaves out the limits behind the first condition that refers
-/// to the row around the subquery. `is_top` says that a row of this step is a row of the subquery.
+/// Returns whether a plan has a limit that DataFusion drops although it affects the existence of rows. DataFusion
+/// visits the nodes bottom-up and from the left, and drops the limits after the first condition that refers
+/// to an outer row. `is_top` says that a row of this node is a row of the subquery.
 fn loses_limit(plan: &LogicalPlan, is_top: bool, is_tied: &mut bool) -> PlanResult<bool> {
     let passes_rows = matches!(
         plan,
@@ -404,8 +403,8 @@ fn loses_limit(plan: &LogicalPlan, is_top: bool, is_tied: &mut bool) -> PlanResu
     Ok(*is_tied && !(is_top && keeps_some_row))
 }
 
-/// Refuses an aggregate over such an aggregate's one row: where no row depends on the row around it DataFusion's
-/// join has none, and takes the outer aggregate for one of no rows.
+/// Rejects an aggregate over such an aggregate's one row: if no row matches the outer row, DataFusion's
+/// join has none, and the outer aggregate has no input.
 fn reject_nested_ungrouped_aggregate(plan: &LogicalPlan) -> PlanResult<()> {
     let mut is_over = |plan: &LogicalPlan| {
         let input = match plan {
@@ -427,7 +426,7 @@ fn reject_nested_ungrouped_aggregate(plan: &LogicalPlan) -> PlanResult<()> {
 
 fn alias_set_comparison(expr: Transformed<Expr>) -> PlanResult<Transformed<Expr>> {
     expr.transform_data(|expr| match expr {
-        // What refers to the query around it calls its own columns by another name already.
+        // A correlated subquery has other names for its own columns already.
         Expr::SetComparison(comparison) if comparison.subquery.outer_ref_columns.is_empty() => {
             let subquery = alias_subquery(comparison.subquery)?;
             Ok(Transformed::yes(Expr::SetComparison(SetComparison { subquery, ..comparison })))
@@ -436,8 +435,8 @@ fn alias_set_comparison(expr: Transformed<Expr>) -> PlanResult<Transformed<Expr>
     })
 }
 
-/// One value of a subquery that may have no row as one that may be null: DataFusion asks whether the subquery's
-/// column may be, and takes `(SELECT 1 WHERE false) IS NULL` for false.
+/// Marks a scalar subquery that may have no row as nullable: DataFusion considers only the subquery's
+/// column, and evaluates `(SELECT 1 WHERE false) IS NULL` to false.
 fn wrap_nullable_scalar_subquery(expr: Expr) -> Transformed<Expr> {
     static OR_NULL: LazyLock<Arc<ScalarUDF>> =
         LazyLock::new(|| Arc::new(ScalarUDF::from(NullableValueFunction::new())));
@@ -449,7 +448,7 @@ fn wrap_nullable_scalar_subquery(expr: Expr) -> Transformed<Expr> {
         {
             Transformed::yes(OR_NULL.call(vec![Expr::ScalarSubquery(subquery)]))
         }
-        // A plan that is analyzed again.
+        // The plan is analyzed a second time.
         Expr::ScalarFunction(mut call)
             if call.func == *OR_NULL && call.args.first().is_some_and(is_it) =>
         {
@@ -459,7 +458,7 @@ fn wrap_nullable_scalar_subquery(expr: Expr) -> Transformed<Expr> {
     }
 }
 
-/// Whether there is a row whatever is read.
+/// Returns whether a plan has exactly one row for any input.
 fn has_exactly_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => has_exactly_one_row(&projection.input),
@@ -470,7 +469,7 @@ fn has_exactly_one_row(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Gives back its argument, which may be null.
+/// The function `or_null`, which returns its argument and is nullable.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct NullableValueFunction {
     signature: Signature,
@@ -513,8 +512,8 @@ impl ScalarUDFImpl for NullableValueFunction {
     }
 }
 
-/// The subquery and its column called differently from all that the query around it reads: `sum(v)` of
-/// one is no `sum(v)` of the other.
+/// Gives the subquery and its column names that the outer query does not use: `sum(v)` of
+/// one is not the `sum(v)` of the other.
 fn alias_subquery(subquery: Subquery) -> PlanResult<Subquery> {
     let mut plan = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery));
     if let [column] = &subquery.subquery.schema().columns()[..] {
@@ -529,7 +528,7 @@ fn rewrite_filter_conditions(filter: Filter) -> PlanResult<Transformed<LogicalPl
     let mut changed = false;
     let mut conditions = Vec::new();
     for condition in split_conjunction_owned(filter.predicate) {
-        // What is the same for all rows makes no join: DataFusion loses the condition.
+        // An operand without columns makes no join: DataFusion loses the condition.
         let condition = condition.transform_up_dyn(&mut |expr| match &expr {
             Expr::InSubquery(found) if found.expr.column_refs().is_empty() => {
                 rewrite_as_row_count(expr, &schema)
@@ -549,8 +548,8 @@ fn rewrite_filter_conditions(filter: Filter) -> PlanResult<Transformed<LogicalPl
     Ok(Transformed::new_transformed(filter, changed))
 }
 
-/// A filter that ties its rows to the row around a subquery by columns: DataFusion groups by the columns of an
-/// equality, though it is a cast of one that is equal, and refuses other calculations.
+/// Moves the inner expressions of correlated equalities to columns. DataFusion groups by the columns in an
+/// equality, even if the compared value is a cast of one, and rejects other expressions.
 fn project_correlation_expressions(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
     let schema = Arc::clone(filter.input.schema());
     let is_taken = |name: &str| schema.fields().iter().any(|field| field.name() == name);
@@ -581,7 +580,7 @@ fn project_correlation_expressions(filter: Filter) -> PlanResult<Transformed<Log
     if ties.is_empty() {
         return Ok(Transformed::no(LogicalPlan::Filter(filter)));
     }
-    // What the subquery's own conditions leave out is not calculated with.
+    // The subquery's own conditions run first, so that the expressions are not computed for rows that they drop.
     let (outer, before): (Vec<Expr>, Vec<Expr>) =
         conditions.into_iter().partition(|condition| condition.contains_outer());
     let own = || schema.columns().into_iter().map(Expr::Column);
@@ -597,9 +596,9 @@ fn project_correlation_expressions(filter: Filter) -> PlanResult<Transformed<Log
     Ok(Transformed::yes(plan))
 }
 
-/// Whether the whole condition is `x IN (SELECT …)` or its contrary, which DataFusion knows; the
-/// contrary only where it is a join on one column: not where the subquery refers to the query around it,
-/// nor of a value that is the same for all rows.
+/// Returns whether the whole condition is `x IN (SELECT …)` or its negation in a form that DataFusion supports. It
+/// supports the negation only as a join on one column: not for a correlated subquery,
+/// nor for a value without columns.
 fn is_supported_in_condition(condition: &Expr) -> bool {
     let (found, contrary) = match condition {
         Expr::InSubquery(found) => (found, false),
@@ -614,7 +613,7 @@ fn is_supported_in_condition(condition: &Expr) -> bool {
     found.negated == contrary || is_one_column
 }
 
-/// A condition that drops rows for null as for false.
+/// Rewrites a condition of a filter, which drops rows for null as for false.
 fn rewrite_treating_null_as_false(
     condition: Expr,
     schema: &DFSchema,
@@ -637,8 +636,8 @@ fn rewrite_treating_null_as_false(
     }
 }
 
-/// With a table's name before its column where it has none, as of a UNION: DataFusion would take it
-/// twice from a join that has given it one.
+/// Adds a table name to a column that has none, such as a column of a UNION: DataFusion would find it
+/// twice in a join that has given it one.
 fn qualify_subquery_column(mut found: InSubquery) -> PlanResult<InSubquery> {
     let (qualifier, _) = found.subquery.subquery.schema().qualified_field(0);
     if qualifier.is_none() && found.subquery.outer_ref_columns.is_empty() {
@@ -647,7 +646,7 @@ fn qualify_subquery_column(mut found: InSubquery) -> PlanResult<InSubquery> {
     Ok(found)
 }
 
-/// The condition, null where SQL has it so.
+/// Spells out the condition as a CASE that is null where SQL requires it.
 fn case_with_nulls(found: InSubquery, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let InSubquery { expr, subquery, negated } = qualify_subquery_column(found)?;
     let plan = &subquery.subquery;
@@ -656,7 +655,7 @@ fn case_with_nulls(found: InSubquery, schema: &DFSchema) -> PlanResult<Transform
     if !value_may_be_null && !field.is_nullable() {
         let is_tied = !subquery.outer_ref_columns.is_empty();
         let found = InSubquery { expr, subquery, negated };
-        // Of rows that are tied to the row around them, DataFusion asks NOT IN of the tie, too.
+        // DataFusion would apply a correlated NOT IN to the correlation as well.
         return Ok(Transformed::yes(match negated && is_tied {
             true => equal_row_count_condition(found, schema)?,
             false => Expr::InSubquery(found),
@@ -689,8 +688,7 @@ fn case_with_nulls(found: InSubquery, schema: &DFSchema) -> PlanResult<Transform
     Ok(Transformed::yes(Expr::Case(Case::new(None, cases.collect(), otherwise))))
 }
 
-/// Whether there is a row at all; of a subquery that is the same for all rows around it, one is looked
-/// for.
+/// Returns the condition that there is a row; in an uncorrelated subquery one row suffices.
 fn exists_condition(rows: LogicalPlanBuilder, subquery: &Subquery) -> PlanResult<Expr> {
     let rows = match subquery.outer_ref_columns.is_empty() {
         true => rows.limit(0, Some(1))?,
@@ -699,7 +697,7 @@ fn exists_condition(rows: LogicalPlanBuilder, subquery: &Subquery) -> PlanResult
     Ok(exists(Arc::new(rows.build()?)))
 }
 
-/// Returns whether an expression of a plan differs each time.
+/// Returns whether a plan contains a volatile expression.
 pub(crate) fn has_volatile_expression(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut found = false;
     plan.apply_with_subqueries_dyn(&mut |node| {

@@ -1,8 +1,8 @@
-//! Whole numbers as conditions: AND and OR take one for whether it is other than zero, as DuckDB, ClickHouse and SQLite do.
-//! Beside a BOOLEAN, a whole number is compared with 1 and 0: `active = 1`. A text that is written out is read as a BOOLEAN:
+//! Integers as conditions: AND and OR treat a nonzero integer as true, as in DuckDB, ClickHouse and SQLite.
+//! Beside a BOOLEAN, an integer is compared with 1 and 0: `active = 1`. A literal text is cast to BOOLEAN:
 //! `active = 'true'`.
 //!
-//! A number that is written out as a whole condition (`WHERE 1`) is another one before the statement is planned
+//! A literal number that is a whole condition (`WHERE 1`) is rewritten before the statement is planned
 //! ([`dialects`](crate::dialects)).
 
 use arrow::datatypes::DataType;
@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::common_type::literal_as_boolean;
 
-/// Plans AND and OR of whole numbers, and comparisons of a BOOLEAN with one.
+/// An expression planner for AND and OR of integers, and for comparisons of a BOOLEAN with an integer.
 #[derive(Debug)]
 pub(crate) struct NumericConditionPlanner;
 
@@ -34,7 +34,7 @@ impl ExprPlanner for NumericConditionPlanner {
             data_type.is_ok_and(|of| of.is_integer() || of.is_null() || of == DataType::Boolean)
         };
         let RawBinaryExpr { op, left, right } = expr;
-        // Other operands are refused as they are written.
+        // Other operands stay unchanged, so that the error shows them as written.
         if !is_condition(&left) || !is_condition(&right) {
             return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
         }
@@ -52,8 +52,8 @@ fn is_comparison(operator: &BinaryOperator) -> bool {
     matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
-/// A comparison of a BOOLEAN with a whole number as one of two numbers, and with a text that is written out as one of two BOOLEANs;
-/// any other as it is.
+/// Coerces a comparison of a BOOLEAN with an integer to numbers, and with a literal text to BOOLEANs; leaves any
+/// other unchanged.
 fn coerce_boolean_comparison(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let is_boolean = |side: &Expr| side.get_type(schema).is_ok_and(|of| of == DataType::Boolean);
     match (is_boolean(&expr.left), is_boolean(&expr.right)) {
@@ -69,8 +69,8 @@ fn coerce_boolean_comparison(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinar
     }
 }
 
-/// Returns a BOOLEAN and a value of another type beside it with one type, if there is one. The BOOLEAN stays a column where the other is 1,
-/// 0, or a text: what is known of a file's column answers for it.
+/// Coerces a BOOLEAN and a value of another type to one type, if there is one. The BOOLEAN stays a column beside 1, 0
+/// or a text, so that the statistics of a file's column apply.
 fn coerce_operand_beside_boolean(boolean: Expr, other: Expr, schema: &DFSchema) -> (Expr, Expr) {
     if let Some(other) = literal_as_boolean(&other, &DataType::Boolean) {
         return (boolean, other);

@@ -1,4 +1,5 @@
-//! Values in a type that has room for all of them: times as instants, decimals as the nearest double.
+//! Conversions to types that hold all values: times to nanoseconds since 1970, decimals to the nearest
+//! DOUBLE.
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,10 +20,10 @@ use tidemill_base::error::Error;
 use crate::error_translation::into_datafusion_error;
 use crate::plan_rewriting::invoke_unary_function;
 
-/// Nanoseconds.
+/// Nanoseconds of a day.
 pub(crate) const DAY_NANOS: i128 = 86_400_000_000_000;
 
-/// How many nanoseconds the unit has.
+/// Returns the nanoseconds of a time unit.
 pub(crate) fn unit_nanoseconds(unit: &TimeUnit) -> i128 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
@@ -41,7 +42,8 @@ pub(crate) fn nullable_return_field(
     Arc::new(Field::new(name, data_type, nullable))
 }
 
-/// A date or timestamp as nanoseconds since 1970, in a type that has room for all of them.
+/// The function that converts a date, a timestamp or an interval to nanoseconds, in a type that holds all of
+/// them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InstantFunction {
     signature: Signature,
@@ -114,8 +116,8 @@ impl ScalarUDFImpl for InstantFunction {
     }
 }
 
-/// The cast of a decimal to DOUBLE, which gives the nearest one. Arrow's rounds the digits and then
-/// their quotient.
+/// Returns the cast of a decimal to the nearest DOUBLE. Arrow's cast rounds twice: the digits and their
+/// quotient.
 pub(crate) fn decimal_to_double(decimal: Expr) -> Expr {
     static DOUBLE: LazyLock<Arc<ScalarUDF>> =
         LazyLock::new(|| Arc::new(ScalarUDF::from(DecimalToDoubleFunction::new())));
@@ -133,17 +135,17 @@ impl DecimalToDoubleFunction {
     }
 }
 
-/// The powers of ten that a double has exactly.
+/// The powers of ten that a DOUBLE represents exactly.
 pub(crate) const EXACT_POWERS_OF_TEN: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// The double nearest to `unscaled` / 10^`scale`.
+/// Returns the DOUBLE nearest to `unscaled` / 10^`scale`.
 pub(crate) fn nearest_double(unscaled: i128, scale: i8) -> f64 {
     let power = usize::try_from(scale).ok().and_then(|scale| EXACT_POWERS_OF_TEN.get(scale));
     match power {
-        // Both are exact, so the quotient is rounded once.
+        // Both operands are exact, so the quotient is rounded once.
         Some(power) if unscaled.unsigned_abs() <= 1 << 53 => unscaled as f64 / power,
         _ => parse_double(&unscaled.to_string(), scale),
     }

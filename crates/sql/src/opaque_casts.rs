@@ -1,22 +1,23 @@
-//! Casts that Arrow answers with something else than the value, or does not know.
+//! Casts that Arrow computes incorrectly or does not support, planned as functions.
 //!
-//! - A number that FLOAT has no room for would be infinite: it is an error, and null under TRY_CAST. An
-//!   infinite DOUBLE stays what it is, and text is read as files are, in which `1e400` is infinite.
-//! - DataFusion takes a cast off that is compared with a constant: `TRY_CAST(x AS TINYINT) <> 1` of 300 would
-//!   be true, and not null; and it cuts the constant to the unit of a coarser time below the cast, so that
-//!   `CAST(ms AS TIMESTAMP) = TIMESTAMP '1970-01-01 00:00:00.000001'` would be true of 1970. So what may lose a
-//!   value, and what changes a time's unit, is a function here, and no cast.
-//! - A time in a coarser unit is the nearest one, of two as near the one farther from 1970, as PostgreSQL and DuckDB have
-//!   it: Arrow cuts digits off.
-//! - Texts of times and numbers are completed first ([`text_spellings`](crate::text_spellings)).
-//! - A DECIMAL is true as a BOOLEAN if it is not zero; Arrow has no cast for it.
+//! - A number that exceeds FLOAT would become infinite: it is an error, and NULL under TRY_CAST. An infinite
+//!   DOUBLE stays infinite. Text is read as in files, where `1e400` is infinite.
+//! - DataFusion removes a cast that is compared with a constant: `TRY_CAST(x AS TINYINT) <> 1` for 300 would
+//!   be true instead of null. It also truncates the constant to the unit of a coarser time below the cast, so
+//!   that `CAST(ms AS TIMESTAMP) = TIMESTAMP '1970-01-01 00:00:00.000001'` would be true for 1970. So a cast
+//!   that may lose a value, or that changes the unit of a time, is a function here.
+//! - A time in a coarser unit is rounded to the nearest one, and halves are rounded away from 1970, as in
+//!   PostgreSQL and DuckDB; Arrow truncates.
+//! - Texts of times and numbers are completed first ([`lenient_text_casts`](crate::lenient_text_casts)).
+//! - A DECIMAL is true as a BOOLEAN if it is not zero; Arrow has no such cast.
 //! - Lists, structs and maps become text, and are read from it, by [`nested_casts`](crate::nested_casts).
-//! - Bytes of a fixed length become text through bytes of any length; Arrow has no cast for it.
-//! - `'2024'::TIME` has no colon, and is no time; Arrow takes digits for nanoseconds.
-//! - `TRY_CAST(x AS DATE) IS DISTINCT FROM NULL` is not `x IS DISTINCT FROM NULL`, which DataFusion makes of it.
+//! - Bytes of a fixed length become text through bytes of any length; Arrow has no such cast.
+//! - `'2024'::TIME` has no colon and is no time; Arrow reads the digits as nanoseconds.
+//! - DataFusion simplifies `TRY_CAST(x AS DATE) IS DISTINCT FROM NULL` to `x IS DISTINCT FROM NULL`, which is
+//!   a different condition.
 //!
-//! The rule comes when all types are settled. [`hide_casts_in_filters`] comes last: `WHERE CAST(ts AS DATE) = …` is true of different times,
-//! and DataFusion would take `ts` for a constant, by which nothing is sorted.
+//! The rule runs after all types are settled. [`hide_casts_in_filters`] runs last: `WHERE CAST(ts AS DATE) =
+//! …` is true for different times, but DataFusion would treat `ts` as a constant and omit sorts by it.
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ use crate::nested_casts::{is_nested_cast, nested_cast};
 use crate::plan_rewriting::{invoke_unary_function, rewrite_all_expressions};
 use crate::short_circuit_evaluation::is_infallible_cast;
 
-/// The rule. See the module.
+/// Replaces casts by functions; see the module.
 #[derive(Debug)]
 pub(crate) struct OpaqueCastRule;
 
@@ -96,7 +97,7 @@ fn rewrite_cast(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Exp
                 true
             }
         };
-        // Read in the unit that text is read in, and rounded from there.
+        // The text is parsed with microseconds, and rounded from there.
         if let DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) = &to {
             let read = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
             let text = Box::new(std::mem::take(value.as_mut()));
@@ -118,7 +119,7 @@ fn rewrite_cast(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Exp
         **value = Expr::Cast(bytes);
         return Ok(Transformed::yes(expr));
     }
-    // What is constant is computed at once.
+    // Casts of constants are computed at once.
     let is_time_of_day = matches!(to, DataType::Time32(_) | DataType::Time64(_));
     if matches!(value.as_ref(), Expr::Literal(_, _))
         && !to.is_floating()
@@ -130,7 +131,7 @@ fn rewrite_cast(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Exp
     let is_taken_off = match (&from, &to) {
         (DataType::Timestamp(own, zone), DataType::Timestamp(other, other_zone)) => {
             if units_per_second(*own) < units_per_second(*other) && zone != other_zone {
-                // The unit first; what clocks show in the other zone is another rule's.
+                // Changes the unit first; another rule converts local times between zones.
                 let finer = DataType::Timestamp(*other, zone.clone());
                 **value = opaque_cast_call(std::mem::take(value.as_mut()), &from, finer, is_tried);
                 return Ok(Transformed::yes(expr));
@@ -147,7 +148,7 @@ fn rewrite_cast(mut expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Exp
     Ok(Transformed::yes(opaque_cast_call(std::mem::take(value.as_mut()), &from, to, is_tried)))
 }
 
-/// Makes a cast a function, which no rule takes off; returns whether it was one.
+/// Turns a cast into a function, which no rule removes. Returns true if the expression was a cast.
 fn make_cast_opaque(expr: &mut Expr, schema: &DFSchema) -> PlanResult<bool> {
     let (value, to, is_tried) = match expr {
         Expr::Cast(Cast { expr, field }) => (expr, field.data_type().clone(), false),
@@ -159,10 +160,10 @@ fn make_cast_opaque(expr: &mut Expr, schema: &DFSchema) -> PlanResult<bool> {
     Ok(true)
 }
 
-/// Hides the casts in filters that may make one value of several.
+/// Hides the casts in filters that may map several values to one.
 ///
-/// DataFusion's analysis of intervals goes through a cast: a column whose cast is a constant has one value for it, and is sorted
-/// already. It goes through no function.
+/// DataFusion's interval analysis sees through a cast: it concludes that a column whose cast is a constant
+/// has one value, and is sorted already. It does not see through a function.
 pub(crate) fn hide_casts_in_filters(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let hidden = plan.transform_up_with_subqueries_dyn(&mut |plan| {
         let LogicalPlan::Filter(mut filter) = plan else { return Ok(Transformed::no(plan)) };
@@ -184,7 +185,8 @@ pub(crate) fn hide_casts_in_filters(plan: LogicalPlan) -> PlanResult<LogicalPlan
     hidden.data()
 }
 
-/// Returns whether a cast makes different values of different ones. Intervals of text and nested values are not analysed.
+/// Returns true if a cast maps different values to different values. Intervals of text and nested values are
+/// not analyzed.
 fn is_injective_cast(from: &DataType, to: &DataType) -> bool {
     use DataType::{Date32, Date64, Float16, Float32, Timestamp};
     let bits = |of: &DataType| of.primitive_width().map_or(0, |bytes| 8 * bytes);
@@ -201,7 +203,7 @@ fn is_injective_cast(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// Returns whether a cast makes a time of a coarser unit.
+/// Returns true for casts to a time of a coarser unit.
 fn is_coarser_time_cast(from: &DataType, to: &DataType) -> bool {
     match (from, to) {
         (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => {
@@ -223,8 +225,9 @@ fn opaque_cast_call(value: Expr, from: &DataType, to: DataType, is_tried: bool) 
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
 }
 
-/// A time in another unit as the cast that was written, for what holds bounds of values against it: the
-/// order of times stays. None for a coarser unit: bounds that are cut off would not hold what is rounded.
+/// Returns the written cast of a time to another unit, for comparisons with bounds of values: the cast keeps
+/// the order of times. Returns `None` for a coarser unit, because truncated bounds would not enclose the
+/// rounded values.
 pub fn order_preserving_time_cast(expr: &Expr) -> Option<Cast> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let kept =
@@ -233,7 +236,7 @@ pub fn order_preserving_time_cast(expr: &Expr) -> Option<Cast> {
     is_time.then(|| Cast::new(Box::new(call.args[0].clone()), kept.target_type.clone()))
 }
 
-/// What is cast, and to which type, if the expression is a cast that changes no value.
+/// Returns the value and the target type of an opaque cast; `None` for other expressions.
 pub fn opaque_cast_parts(expr: &Expr) -> Option<(&Expr, &DataType)> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let kept = call.func.inner().downcast_ref::<OpaqueCastFunction>()?;
@@ -247,12 +250,12 @@ fn is_text(of: &DataType) -> bool {
     }
 }
 
-/// A number in a type that has fewer of them, or a time in another unit.
+/// The function that casts a number to a type that may not hold it, or a time to another unit.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OpaqueCastFunction {
     target_type: DataType,
     is_try_cast: bool,
-    /// True if `to` is a time of a coarser unit than what is cast.
+    /// True if `target_type` is a time of a coarser unit than the argument.
     rounds_time: bool,
     signature: Signature,
 }
@@ -318,7 +321,7 @@ fn evaluate_cast(from: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<A
     Ok(nullif(&found, &BooleanArray::from(too_large))?)
 }
 
-/// Returns texts of times of day; one without a colon is an error, or null if the cast is tried.
+/// Returns texts of times of day. A text without a colon is an error, or null for TRY_CAST.
 fn check_colons(texts: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<ArrayRef> {
     let views = cast_with_options(texts, &DataType::Utf8View, &STRICT_CAST_OPTIONS)?;
     let lacks_colon = |text: Option<&str>| text.is_some_and(|text| !text.contains(':'));
@@ -336,7 +339,7 @@ fn check_colons(texts: &ArrayRef, to: &DataType, is_tried: bool) -> PlanResult<A
     }
 }
 
-/// Returns times in the unit of the coarser type `to`, each the nearest one.
+/// Rounds times to the nearest unit of the coarser type `to`.
 fn round_times(from: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
     let (DataType::Timestamp(own, zone), DataType::Timestamp(unit, _)) = (from.data_type(), to)
     else {

@@ -1,9 +1,9 @@
-//! Rows of a UNION ALL where their order matters: those of one branch after those of the one before it.
+//! Reads the branches of a UNION ALL one after the other where the order of rows matters.
 //!
-//! A union has the partitions of all its branches, which DataFusion runs at once and takes rows of as they come, on
-//! one thread too. So a list, a first value, and which of rows that are equal in an ORDER BY comes first would be
-//! another at each run. Where a plan has one partition, as that of one thread has, partitions are taken one after the
-//! other instead. What a branch holds meanwhile it has not begun to read.
+//! A union has the partitions of all its branches. DataFusion runs them concurrently and takes rows as they come,
+//! even on one thread. So a list, a first value, and the order of ties in an ORDER BY would
+//! differ in each run. In a plan with one partition, as on one thread, this rule reads the partitions one after the
+//! other instead. A branch does not start to read before its turn, so it holds nothing meanwhile.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use tidemill_planning::DynTreeNode;
 
 use crate::error_translation::into_datafusion_error;
 
-/// The rule.
+/// A physical rule that makes single-partition plans read the partitions of unions in order.
 #[derive(Debug)]
 pub(crate) struct OrderedUnionRule;
 
@@ -62,7 +62,7 @@ impl PhysicalOptimizerRule for OrderedUnionRule {
     }
 }
 
-/// Takes rows of one partition after those of the one before it.
+/// An operator that outputs the rows of its input's partitions one partition after the other.
 #[derive(Debug)]
 struct SequentialPartitionsExec {
     input: Arc<dyn ExecutionPlan>,
@@ -139,7 +139,7 @@ impl ExecutionPlan for SequentialPartitionsExec {
     ) -> PlanResult<SendableRecordBatchStream> {
         let (schema, input) = (self.schema(), Arc::clone(&self.input));
         let partitions = 0..input.output_partitioning().partition_count();
-        // None begins before its turn.
+        // A partition does not start before its turn.
         let rows = futures::stream::iter(partitions)
             .map(move |partition| input.execute(partition, Arc::clone(&context)))
             .try_flatten();

@@ -1,8 +1,8 @@
-//! Values that a statement is given beside its text: `$1`, `?` and `:name`.
+//! Substitution of parameters in SQL text: `$1`, `?` and `:name`.
 //!
-//! Each is put into the text as a literal before anything else is done with it, so that partial tables and the
-//! job log have a statement that is whole. A value is always one literal, whatever is in it: it is put in as
-//! SQL writes such a value, and not as it came.
+//! Each value becomes a literal in the text before any other processing, so that partial tables and the job
+//! log hold a complete statement. A value always becomes a single literal, whatever it contains: it is
+//! written in SQL's syntax instead of being copied.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
@@ -12,30 +12,30 @@ use tidemill_base::{redaction, suggestions};
 
 use crate::syntax::TidemillDialect;
 
-/// A value that a statement is given.
+/// A value for a parameter of a statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum QueryParameter {
-    /// No value.
+    /// NULL.
     Null,
-    /// A truth value.
+    /// A boolean.
     Boolean(bool),
-    /// A number as SQL writes it: `-1.5e3`.
+    /// A number in SQL's syntax: `-1.5e3`.
     Number(String),
     /// A text.
     Text(String),
-    /// A value of a type that is written as a text: `DATE '2026-11-20'`.
+    /// A text with a type keyword before it: `DATE '2026-11-20'`.
     TypedLiteral(&'static str, String),
-    /// A value that is cast from a text: the type, and the text.
+    /// A type, and a text that is cast to it.
     Cast(String, String),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// Values behind one another: a list, and what `x IN $1` looks among.
+    /// A list of values, which is also the list of `x IN $1`.
     List(Vec<QueryParameter>),
 }
 
 impl QueryParameter {
-    /// What a text on the command line is: a number, `true`, `false` or `null` where it reads as one, and a
-    /// text otherwise; what stands in single quotes is a text.
+    /// Parses a parameter from the command line: a number, `true`, `false` or `null` if it reads as one, a
+    /// text otherwise. Single quotes mark a text.
     pub fn from_text(text: &str) -> Self {
         let quoted = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
         if let Some(inner) = quoted {
@@ -50,13 +50,13 @@ impl QueryParameter {
         }
     }
 
-    /// The literal.
+    /// Returns the value as a literal.
     fn to_literal(&self) -> String {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
         match self {
             QueryParameter::Null => "NULL".into(),
             QueryParameter::Boolean(yes) => if *yes { "TRUE" } else { "FALSE" }.into(),
-            // In brackets: what stands before it may be another minus.
+            // Parenthesized, since another minus may stand before it.
             QueryParameter::Number(number) if number.starts_with('-') => format!("({number})"),
             QueryParameter::Number(number) => number.clone(),
             QueryParameter::Text(text) => quoted(text),
@@ -67,10 +67,10 @@ impl QueryParameter {
         }
     }
 
-    /// What stands behind `IN`, which brackets are a part of.
+    /// Returns the value as the parenthesized list of `IN`.
     fn to_in_list(&self) -> String {
         match self {
-            // Nothing is among no values, and SQL has no empty list of them.
+            // SQL has no empty list; no value is in an empty subquery.
             QueryParameter::List(items) if items.is_empty() => "(SELECT NULL WHERE FALSE)".into(),
             QueryParameter::List(items) => format!("({})", comma_separated_literals(items)),
             one => format!("({})", one.to_literal()),
@@ -82,7 +82,7 @@ fn comma_separated_literals(items: &[QueryParameter]) -> String {
     items.iter().map(QueryParameter::to_literal).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a text is a number as SQL writes it, a sign before it.
+/// Returns true if a text is a number in SQL's syntax, with an optional sign.
 fn is_sql_number(text: &str) -> bool {
     let text = text.strip_prefix('-').unwrap_or(text);
     let (digits, exponent) = match text.split_once(['e', 'E']) {
@@ -92,23 +92,23 @@ fn is_sql_number(text: &str) -> bool {
     let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
     let exponent = exponent.map(|exponent| exponent.strip_prefix(['-', '+']).unwrap_or(exponent));
-    // A number with zeros before it is a name: a zip code, an hour.
+    // A number with leading zeros is a name, such as a zip code or an hour.
     let is_plain = whole == "0" || !whole.starts_with('0');
     all_digits(whole) && all_digits(part) && is_plain && exponent.is_none_or(all_digits)
 }
 
-/// The statement with its parameters put in, which are named without `$` or `:`, those of `$1` and the first
-/// `?` being called `1`.
+/// Returns the statement with values in place of its parameters. The names of parameters have no `$` or `:`;
+/// `$1` and the first `?` are called `1`.
 ///
 /// # Errors
-/// [`Error::Usage`] for one that has no value, and for a value that the statement has no place for.
+/// [`Error::Usage`] for a parameter without a value, and for a value without a parameter.
 pub fn substitute_parameters(sql: &str, parameters: &[(String, QueryParameter)]) -> Result<String> {
     for (name, value) in parameters {
         if let QueryParameter::Text(text) | QueryParameter::Number(text) = value {
             redaction::register_secret_value(name, text);
         }
     }
-    // What is no SQL has its own message, later on.
+    // Parsing reports invalid SQL later.
     let Ok(tokens) = Tokenizer::new(&TidemillDialect, sql).tokenize_with_location() else {
         return Ok(sql.to_owned());
     };
@@ -141,13 +141,13 @@ pub fn substitute_parameters(sql: &str, parameters: &[(String, QueryParameter)])
     }
 }
 
-/// Where a value goes.
+/// An occurrence of a parameter in the text.
 struct ParameterOccurrence {
     name: String,
     source_text: String,
     start: Location,
     end: Location,
-    /// Whether it is all that stands behind `IN`.
+    /// True if the parameter follows `IN` without parentheses.
     follows_in: bool,
 }
 
@@ -198,13 +198,13 @@ fn find_occurrences(tokens: &[TokenWithSpan]) -> Vec<ParameterOccurrence> {
     found
 }
 
-/// Whether the last word of these is `IN`.
+/// Returns true if the last word of these tokens is `IN`.
 fn ends_with_in(tokens: &[TokenWithSpan]) -> bool {
     let last = tokens.iter().rev().find(|token| !matches!(token.token, Token::Whitespace(_)));
     matches!(last.map(|last| &last.token), Some(Token::Word(word)) if word.keyword == Keyword::IN)
 }
 
-/// Whether what follows a token can be a value, and not the end of a slice or a key's value.
+/// Returns true if a value may follow a token, as opposed to the end of a slice or the value of a key.
 fn can_precede_value(before: Option<&TokenWithSpan>) -> bool {
     match before.map(|token| &token.token) {
         None
@@ -255,13 +255,13 @@ fn unused_parameter_error(name: &str, places: &[ParameterOccurrence]) -> Error {
     Error::usage_with_hint(format!("the SQL has no parameter `{name}`"), hint)
 }
 
-/// Returns the byte at which each line of a text begins.
+/// Returns the byte offset of each line of a text.
 pub(crate) fn line_start_offsets(text: &str) -> Vec<usize> {
     let ends = text.match_indices('\n').map(|(at, _)| at + 1);
     std::iter::once(0).chain(ends).collect()
 }
 
-/// The byte at a line and a character of it, both counted from one.
+/// Returns the byte offset of a line and column, both counted from one.
 pub(crate) fn byte_offset(text: &str, starts: &[usize], location: Location) -> Option<usize> {
     let line = usize::try_from(location.line).ok()?.checked_sub(1)?;
     let start = *starts.get(line)?;

@@ -1,13 +1,14 @@
-//! What to write in the place of what the parser does not read.
+//! Hints for SQL that the parser does not accept.
 //!
-//! The parser says what it expected and where it stopped; what is meant is told by the words around that place.
+//! The parser reports what it expected and where it stopped; the hint depends on the words around that
+//! position.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use tidemill_base::suggestions;
 
 use crate::syntax::TidemillDialect;
 
-/// Words of which a slip is looked for.
+/// Keywords that a misspelled word is compared with.
 const SUGGESTED_KEYWORDS: [&str; 24] = [
     "SELECT",
     "FROM",
@@ -35,7 +36,7 @@ const SUGGESTED_KEYWORDS: [&str; 24] = [
     "EXCEPT",
 ];
 
-/// What may be written instead, by the word at which the parser stopped.
+/// Alternatives, by the word at which the parser stopped.
 const HINTS_BY_WORD: [(&str, &str); 17] = [
     (
         "EXCLUDE",
@@ -66,10 +67,10 @@ const HINTS_BY_WORD: [(&str, &str); 17] = [
     (";", "a query is one statement"),
 ];
 
-/// A CASE that goes on.
+/// Hint for a CASE without END.
 const CASE_HINT: &str = "CASE has an END: CASE WHEN a THEN b ELSE c END";
 
-/// A hint for what the parser says of a text, where there is one.
+/// Returns a hint for the parser's message about a text, if there is one.
 pub(crate) fn parse_error_hint(sql: &str, message: &str) -> Option<String> {
     if message.contains("Unterminated string literal") {
         return Some(
@@ -153,7 +154,7 @@ pub(crate) fn parse_error_hint(sql: &str, message: &str) -> Option<String> {
     {
         return Some(hint);
     }
-    // A clause's word was taken for a name, where something else should stand.
+    // The parser took the keyword of a clause for a name because something is missing before it.
     let clause = before.to_uppercase();
     if ["LIMIT", "OFFSET", "HAVING", "UNION", "QUALIFY"].contains(&clause.as_str())
         && let Some(last) = at.checked_sub(2).and_then(word)
@@ -199,13 +200,13 @@ pub(crate) fn parse_error_hint(sql: &str, message: &str) -> Option<String> {
 
 const UNCLOSED_BRACKET_HINT: &str = "a bracket is not closed before this";
 
-/// Whether more brackets are opened than closed.
+/// Returns true if more parentheses are opened than closed.
 fn has_open_bracket(tokens: &[&TokenWithSpan]) -> bool {
     let count = |wanted: Token| tokens.iter().filter(|token| token.token == wanted).count();
     count(Token::LParen) > count(Token::RParen)
 }
 
-/// A CASE, or a bracket before a clause, that was not ended.
+/// Returns a hint for a CASE without END, or for a parenthesis that is not closed before a clause.
 fn unclosed_construct_hint(before: &[&TokenWithSpan]) -> Option<String> {
     let (mut cases, mut brackets) = (0_usize, Vec::new());
     for token in before {
@@ -234,7 +235,7 @@ fn unclosed_construct_hint(before: &[&TokenWithSpan]) -> Option<String> {
     None
 }
 
-/// A clause behind one that it stands before.
+/// Returns a hint for a clause that follows one which it must precede.
 fn clause_order_hint(before: &[&TokenWithSpan], clause: &str) -> Option<String> {
     const CLAUSE_ORDER: [&str; 7] =
         ["FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT"];
@@ -263,7 +264,7 @@ fn clause_order_hint(before: &[&TokenWithSpan], clause: &str) -> Option<String> 
     Some(format!("{} stands before {}", shown(clause), shown(later)))
 }
 
-/// What is missing at the end of a text.
+/// Returns a hint for a text that ends too early.
 fn unexpected_end_hint(tokens: &[&TokenWithSpan]) -> String {
     let count = |wanted: Token| tokens.iter().filter(|token| token.token == wanted).count();
     let open = count(Token::LParen).saturating_sub(count(Token::RParen));
@@ -277,14 +278,14 @@ fn unexpected_end_hint(tokens: &[&TokenWithSpan]) -> String {
     }
 }
 
-/// Where a message says that the parser stopped.
+/// Returns the line and column of a parser message.
 fn error_location(message: &str) -> Option<(u64, u64)> {
     let (_, place) = message.rsplit_once(" at Line: ")?;
     let (line, column) = place.split_once(", Column: ")?;
     Some((line.trim().parse().ok()?, column.trim().parse().ok()?))
 }
 
-/// The word of which another is a slip.
+/// Returns the keyword that a word misspells.
 fn nearest_keyword(word: &str) -> Option<&'static str> {
     let upper = word.to_uppercase();
     let is_one = upper.len() > 3 && upper.chars().all(|c| c.is_ascii_alphabetic());

@@ -1,9 +1,10 @@
-//! `percentile_cont` to the last digit.
+//! `percentile_cont` with full precision.
 //!
-//! DataFusion's holds all values, as it must, and then puts the weight between two of them in steps of a
-//! millionth: the 90th percentile of what lies between 654.2 and 654.4 comes out a little too low. Its
-//! accumulators are kept here, and asked for their values at the end in the place of their answer.
-//! Times, which it does not take, are kept as whole numbers of their units ([`TimeValues`]).
+//! DataFusion's function holds all values, as it must, and then rounds the weight between two of them to steps of a
+//! millionth: the 90th percentile between 654.2 and 654.4 comes out slightly too low. The accumulators here wrap
+//! DataFusion's and compute the result from the values in their state.
+//! Times, which DataFusion's function does not accept, are kept as integers of their units
+//! ([`TimePercentileAccumulator`]).
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::expressions::Literal;
 use tidemill_sketch::QuantileLevel;
 
-/// The function as a session has it.
+/// Returns the function that a session registers.
 pub(crate) fn exact_percentile_cont_udaf() -> AggregateUDF {
     let theirs = PercentileCont::new();
     let numbers = theirs.signature();
@@ -40,9 +41,9 @@ struct ExactPercentileCont {
     signature: Signature,
 }
 
-/// The type in which a mean or a percentile of times is computed and returned; none for other types.
+/// Returns the type in which a mean or a percentile of times is computed and returned; `None` for other types.
 ///
-/// It lies between two values, so a unit of a second or a millisecond becomes a microsecond, and a
+/// The result lies between two values, so a unit of a second or a millisecond becomes a microsecond, and a
 /// date a timestamp.
 #[must_use]
 pub fn interpolated_time_type(of: &DataType) -> Option<DataType> {
@@ -155,7 +156,7 @@ impl AggregateUDFImpl for ExactPercentileCont {
     }
 }
 
-/// Which share of the values is below the answer; what is no literal is left to DataFusion to refuse.
+/// Returns the fraction of values below the result, or `None` for a non-literal argument, which DataFusion rejects.
 fn fraction_argument(args: &AccumulatorArgs) -> Option<f64> {
     let literal = args.exprs.get(1)?.downcast_ref::<Literal>()?;
     let q = match literal.value().cast_to(&DataType::Float64).ok()? {
@@ -166,22 +167,22 @@ fn fraction_argument(args: &AccumulatorArgs) -> Option<f64> {
     Some(if is_descending { 1.0 - q } else { q })
 }
 
-/// The value below which a share of all is, between two of them by their distance; NaN is the largest.
+/// Returns the percentile at fraction `q`, interpolated linearly between two values; NaN is the largest value.
 ///
 /// # Errors
-/// Where the values are no numbers.
+/// An error if the values are not numbers.
 pub fn percentile_of_array(values: &ArrayRef, q: f64) -> Result<Option<f64>> {
     let values = cast(values, &DataType::Float64)?;
     Ok(percentile_of_floats(values.as_primitive::<Float64Type>().iter().flatten().collect(), q))
 }
 
-/// The same of floats: [`Share::quantile_of`], as `quantile` and the quantiles of lists are. None for a share that is not
-/// from 0 to 1.
+/// Returns the percentile of floats: [`tidemill_sketch::QuantileLevel::select_quantile`], like `quantile` and the quantiles of lists. Returns `None`
+/// for a fraction outside of 0 to 1.
 pub fn percentile_of_floats(mut values: Vec<f64>, q: f64) -> Option<f64> {
     QuantileLevel::new(q)?.select_quantile(&mut values)
 }
 
-/// The list of values in a state of DataFusion's.
+/// Returns the list of values in a state of DataFusion's accumulator.
 fn state_list(state: &[ArrayRef]) -> Result<&arrow::array::ListArray> {
     match state {
         [list] if matches!(list.data_type(), DataType::List(_)) => Ok(list.as_list::<i32>()),
@@ -221,7 +222,7 @@ impl Accumulator for PercentileAccumulator {
         self.inner.state()
     }
 
-    /// Of a window that grows it is asked for again, so that the values go back.
+    /// Restores the state afterwards, because a growing window evaluates the accumulator again.
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let state: Vec<ArrayRef> =
             self.inner.state()?.iter().map(ScalarValue::to_array).collect::<Result<_>>()?;
@@ -234,7 +235,7 @@ impl Accumulator for PercentileAccumulator {
     }
 }
 
-/// The times of one group, as numbers of their units since 1970 or midnight.
+/// An accumulator of the times of one group, as integers of their units since 1970 or midnight.
 #[derive(Debug)]
 struct TimePercentileAccumulator {
     units: Vec<i64>,
@@ -243,9 +244,8 @@ struct TimePercentileAccumulator {
     is_distinct: bool,
 }
 
-/// The time below which a share of all is, between two of them by their distance; none of no times.
-/// It is exact, and rounded once to a unit: of two that are as near the one farther from zero, as a
-/// mean of times is.
+/// Returns the percentile of times at fraction `q`, interpolated linearly between two times; `None` without times.
+/// The result is exact and rounded once to a unit. A tie rounds away from zero, like a mean of times.
 pub fn percentile_of_times(units: &mut [i64], q: f64) -> Option<i64> {
     let last = units.len().checked_sub(1)?;
     let place = q * last as f64;
@@ -436,7 +436,7 @@ mod tests {
         check(vec![f64::INFINITY, f64::INFINITY, 1.0], 0.9, Some(f64::INFINITY));
         check(vec![1.0, 2.0], 1.0, Some(2.0));
         check(vec![1.0, 2.0], 0.0, Some(1.0));
-        // A rank that is a whole number in decimals needs no other value.
+        // A rank that is an integer in decimal arithmetic needs no interpolation.
         check((0..=100).map(f64::from).collect(), 0.55, Some(55.0));
     }
 }

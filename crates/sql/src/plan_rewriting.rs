@@ -1,6 +1,7 @@
-//! What the rules have in common that rewrite plans: types that meet ([`coercion`](crate::coercion)),
-//! operators that are checked ([`arithmetic`](crate::arithmetic)), floats in one order
-//! ([`floats`](crate::floats)), conditions on subqueries ([`subqueries`](crate::subqueries)).
+//! Helpers of rules that rewrite plans: common types ([`coercion`](crate::coercion)),
+//! checked operators ([`arithmetic`](crate::arithmetic)), one order of floats
+//! ([`float_order`](crate::float_order)), conditions on subqueries
+//! ([`null_subquery_conditions`](crate::null_subquery_conditions)).
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::error_translation::into_datafusion_error;
 
-/// The columns that a step's expressions are of.
+/// Returns the columns that a plan node's expressions refer to.
 ///
 /// # Errors
-/// As DataFusion's schemas.
+/// The errors of DataFusion's schemas.
 pub(crate) fn expression_input_schema(plan: &LogicalPlan) -> PlanResult<DFSchema> {
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = plan {
@@ -29,21 +30,21 @@ pub(crate) fn expression_input_schema(plan: &LogicalPlan) -> PlanResult<DFSchema
     Ok(schema)
 }
 
-/// The plan's step with each of its expressions rewritten, columns being called as before.
+/// Rewrites each expression of a plan node; the names of its columns stay the same.
 ///
 /// # Errors
-/// As `rewrite`, and as DataFusion's schemas.
+/// The errors of `rewrite` and of DataFusion's schemas.
 pub(crate) fn rewrite_node_expressions(
     plan: LogicalPlan,
     rewrite: &dyn Fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>,
 ) -> PlanResult<Transformed<LogicalPlan>> {
     let schema = expression_input_schema(&plan)?;
-    // A step below may have another type now.
+    // An input may have changed types.
     rewrite_expressions_keeping_schema(plan, &schema, rewrite)?
         .map_data(LogicalPlan::recompute_schema)
 }
 
-/// The step with its expressions rewritten, and its schema as it was.
+/// Rewrites the expressions of a plan node without recomputing its schema.
 fn rewrite_expressions_keeping_schema(
     plan: LogicalPlan,
     below: &DFSchema,
@@ -57,10 +58,10 @@ fn rewrite_expressions_keeping_schema(
     })
 }
 
-/// The plan with the expressions of each of its steps rewritten, from below, columns being called as before.
+/// Rewrites the expressions of all nodes of a plan, bottom-up; the names of columns stay the same.
 ///
 /// # Errors
-/// As `rewrite`, and as DataFusion's schemas.
+/// The errors of `rewrite` and of DataFusion's schemas.
 pub(crate) fn rewrite_all_expressions(
     plan: LogicalPlan,
     rewrite: &dyn Fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>,
@@ -68,13 +69,14 @@ pub(crate) fn rewrite_all_expressions(
     rewrite_all_nodes(plan, rewrite, |plan, _| Ok(Transformed::no(plan)))
 }
 
-/// The same, where each step is then given to `change`, with the columns that its expressions are of.
+/// Rewrites expressions like [`rewrite_all_expressions`], then passes each node to `change` with the columns that its
+/// expressions refer to.
 ///
-/// Until something has changed, no step is below another that it was not made for, and schemas stay: to make that of
-/// thousands of columns anew takes the square of them.
+/// Until something has changed, each node still has the inputs it was built for, and schemas stay: rebuilding a schema of
+/// thousands of columns costs the square of their number.
 ///
 /// # Errors
-/// As `rewrite` and `change`, and as DataFusion's schemas.
+/// The errors of `rewrite` and `change`, and of DataFusion's schemas.
 pub(crate) fn rewrite_all_nodes(
     plan: LogicalPlan,
     rewrite: &dyn Fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>,
@@ -95,7 +97,7 @@ pub(crate) fn rewrite_all_nodes(
     Ok(plan.data)
 }
 
-/// Whether an operator compares its operands.
+/// Returns whether an operator is a comparison.
 pub(crate) fn is_comparison_operator(operator: Operator) -> bool {
     matches!(
         operator,
@@ -110,10 +112,10 @@ pub(crate) fn is_comparison_operator(operator: Operator) -> bool {
     )
 }
 
-/// The same columns, of other types.
+/// Returns a schema with other column types.
 ///
 /// # Errors
-/// As DataFusion's schemas.
+/// The errors of DataFusion's schemas.
 pub(crate) fn schema_with_types(
     schema: &DFSchema,
     types: impl IntoIterator<Item = DataType>,
@@ -125,10 +127,10 @@ pub(crate) fn schema_with_types(
     Ok(Arc::new(DFSchema::new_with_metadata(fields.collect(), metadata)?))
 }
 
-/// A function of one array's values, called by a plan and not by SQL.
+/// Applies a function of one array to the single argument of a call; such calls come from plans, not from SQL.
 ///
 /// # Errors
-/// As `calculate`.
+/// The errors of `calculate`, and an internal error for another number of arguments.
 pub(crate) fn invoke_unary_function(
     args: &[ColumnarValue],
     calculate: impl Fn(&ArrayRef) -> PlanResult<ArrayRef>,

@@ -1,14 +1,14 @@
-//! Where projections are computed.
+//! Restricts the pushdown of projections.
 //!
-//! DataFusion moves a projection that makes rows narrower as far down as it can, which is wrong in three
-//! places:
-//! - Below a join by sorting with a condition beside its equalities: the condition stays as it was, and
-//!   then is of other columns (its issue 24414, mended after its 55.2). Where there is such a join,
+//! DataFusion pushes a projection that makes rows narrower as far down as it can, which is wrong in three
+//! cases:
+//! - Below a sort-merge join with a condition beside its equalities: the condition is not rewritten and
+//!   then refers to other columns (issue 24414 of DataFusion, fixed after 55.2). In a plan with such a join,
 //!   projections stay where they are.
-//! - Below a nested loop join whose condition has a lambda that one side alone is named in: the lambda is calculated as if
-//!   it were a value. Where there is such a join, projections stay where they are, too.
-//! - Below a filter or a limit, what is computed is computed of the rows that these leave out, too, and
-//!   may fail there: `SELECT x, a + b FROM (…) WHERE x > 0`. Only columns are moved there.
+//! - Below a nested loop join whose condition has a lambda that refers to one side only: the lambda is computed as if
+//!   it were a value. In a plan with such a join, projections stay where they are, too.
+//! - Below a filter or a limit, a projection is also computed for the rows that these drop, and
+//!   may fail for them: `SELECT x, a + b FROM (…) WHERE x > 0`. Only plain columns are pushed down there.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ use tidemill_planning::DynTreeNode;
 
 use crate::execution_override::ExecutionOverride;
 
-/// DataFusion's rule that moves projections down, restricted to the cases in which it is correct.
+/// DataFusion's rule that pushes projections down, restricted to the cases in which it is correct.
 #[derive(Debug)]
 pub(crate) struct ProjectionPushdownRule {
-    /// DataFusion's.
+    /// DataFusion's rule.
     pub datafusion_rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
 }
 
@@ -54,7 +54,7 @@ impl PhysicalOptimizerRule for ProjectionPushdownRule {
         if has_conditions {
             return Ok(plan);
         }
-        // Theirs is of more than projections, and moves none over a step that it does not know.
+        // DataFusion's rule does more than projections, and moves none through an operator that it does not know.
         let hidden = plan.transform_down_dyn(&mut |plan| {
             Ok(match drops_rows(&plan) {
                 true => Transformed::yes(Arc::new(ExecutionOverride {
@@ -88,12 +88,12 @@ impl PhysicalOptimizerRule for ProjectionPushdownRule {
 
 const HIDDEN_OPERATOR_NAME: &str = "hidden";
 
-/// Whether rows go into a step of which others would be computed, too.
+/// Returns whether an operator drops rows, so that a projection below it would be computed for more rows.
 fn drops_rows(step: &Arc<dyn ExecutionPlan>) -> bool {
     step.is::<FilterExec>() || step.fetch().is_some()
 }
 
-/// A projection moved below its input, if it may be.
+/// Pushes a projection below its input where that is correct; a computed one is at most embedded in the filter below it.
 fn push_down_projection(
     plan: Arc<dyn ExecutionPlan>,
 ) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
@@ -107,12 +107,12 @@ fn push_down_projection(
     if !is_computed || !drops_rows(projection.input()) {
         return remove_unnecessary_projections(plan);
     }
-    // The filter still hands on nothing but what is computed with.
+    // The filter then outputs only the columns that the projection needs.
     let narrowed = match projection.input().downcast_ref::<FilterExec>() {
         Some(filter) => try_embed_projection(projection, filter)?,
         None => None,
     };
-    // What is said of a column beside its type is lost on the way.
+    // Embedding loses field metadata and nullability; skip it if the schema would change.
     let narrowed = narrowed.filter(|narrowed| narrowed.schema() == projection.schema());
     Ok(narrowed.map_or_else(|| Transformed::no(Arc::clone(&plan)), Transformed::yes))
 }

@@ -1,12 +1,12 @@
-//! Values that differ each time, evaluated once.
+//! Evaluates each random call once.
 //!
-//! Several expressions are evaluated as two: `x BETWEEN a AND b` as `x >= a AND x <= b`, a short `IN` as comparisons with
-//! each value, `coalesce(x, y)` as a CASE that tests `x` and returns it, and a CASE of truths as ANDs and ORs of its
-//! conditions and their opposites. A filter on a group's key moves below the aggregation as a copy of the key. If a copied
-//! part is random, each copy draws another value, and the answer is wrong.
+//! DataFusion evaluates several expressions as two: `x BETWEEN a AND b` as `x >= a AND x <= b`, a short `IN` as
+//! comparisons with each value, `coalesce(x, y)` as a CASE that tests `x` and returns it, and a boolean CASE as ANDs and
+//! ORs of its conditions and their negations. A filter on a group key moves below the aggregation as a copy of the key.
+//! If a copied part is random, each copy draws another value, and the result is wrong.
 //!
-//! [`evaluate_once`] therefore moves each random call of such a part into a projection below its step, and puts a column
-//! in its place:
+//! [`evaluate_random_calls_once`] therefore moves each random call of such a part into a projection below its operator,
+//! and replaces it by a column:
 //!
 //! ```text
 //! Filter: random() * 2 BETWEEN 0 AND 1       Projection: t.*
@@ -15,10 +15,10 @@
 //!                                                  t
 //! ```
 //!
-//! A random key of groups moves as a whole, and keeps its name. DataFusion neither merges such a projection into the step
+//! A random group key moves as a whole, and keeps its name. DataFusion neither merges such a projection into the operator
 //! above it nor moves a condition on its column below it. A join's condition has no place for the projection, and a lambda
-//! has no column for its values: there the expression stays as it is, and [`duplicates_random_value`] is for whoever
-//! refuses it. Expressions that are copied before they are planned are refused by `dialects/copies.rs`.
+//! has no column for its values. There the expression stays unchanged; callers that reject it use
+//! [`duplicates_random_value`]. `dialects/copies.rs` rejects expressions that are copied before planning.
 
 use std::sync::Arc;
 
@@ -31,21 +31,21 @@ use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::datafusion_names::scalars;
 
-/// The table name of the columns that take the place of random calls.
+/// The table name of the columns that replace random calls.
 const RANDOM_VALUE_TABLE: &str = "evaluated_once";
 
-/// Functions that return another value each time. `error(message)` counts as volatile, too, but must not move: it fails
-/// only for rows that reach it.
+/// Functions that return a different value at each call. DataFusion declares `error(message)` volatile, too, but it must
+/// not move: it fails only for rows that reach it.
 pub(crate) const RANDOM_FUNCTIONS: [&str; 2] = ["random", "uuid"];
 
-/// Functions that become a CASE which evaluates their arguments twice. The last argument of `coalesce` and `nvl` is an
-/// exception.
+/// Functions that become a CASE which evaluates their arguments twice, except the last argument of `coalesce` and
+/// `nvl`.
 const DUPLICATING_FUNCTIONS: [&str; 3] = [scalars::COALESCE, scalars::NVL, scalars::NULLIF];
 
 /// Moves random calls that would be evaluated twice into projections of their own.
 ///
 /// # Errors
-/// As DataFusion's plans.
+/// The errors of DataFusion's plan nodes.
 pub fn evaluate_random_calls_once(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let mut has_random = false;
     plan.apply_with_subqueries_dyn(&mut |step| {
@@ -63,17 +63,17 @@ pub fn evaluate_random_calls_once(plan: LogicalPlan) -> PlanResult<LogicalPlan> 
     Ok(plan.transform_up_with_subqueries_dyn(&mut move_random_calls)?.data)
 }
 
-/// Returns true if an expression is a call of a [`RANDOM`] function.
+/// Returns whether an expression is a call of one of [`RANDOM_FUNCTIONS`].
 pub fn is_random_call(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if RANDOM_FUNCTIONS.contains(&call.name()))
 }
 
-/// Returns true if an expression has a call of a [`RANDOM`] function.
+/// Returns whether an expression contains a call of one of [`RANDOM_FUNCTIONS`].
 pub fn has_random_call(expr: &Expr) -> bool {
     expr.exists_dyn(&mut |expr| Ok(is_random_call(expr))).unwrap_or(true)
 }
 
-/// Returns true if an expression, not one within it, evaluates a random value twice.
+/// Returns whether an expression itself, not one within it, evaluates a random value twice.
 pub fn duplicates_random_value(expr: &Expr) -> bool {
     match expr {
         Expr::Between(between) => has_random_call(&between.expr),
@@ -95,7 +95,7 @@ fn duplicated_arguments(call: &ScalarFunction) -> &[Expr] {
     }
 }
 
-/// Moves the random calls of a step into a projection below it. The step outputs the columns that it did.
+/// Moves the random calls of an operator into a projection below it. The operator's output columns stay the same.
 fn move_random_calls(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let is_supported = matches!(
         step,
@@ -148,15 +148,15 @@ fn move_random_calls(step: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> 
     Ok(Transformed::yes(LogicalPlan::Projection(step)))
 }
 
-/// The expressions of the projection below a step.
+/// The expressions of the projection below an operator.
 struct MovedRandomCalls {
-    /// The columns of the step's input, which the projection passes on.
+    /// The columns of the operator's input, which the projection passes on.
     input_schema: DFSchemaRef,
     exprs: Vec<Expr>,
 }
 
 impl MovedRandomCalls {
-    /// Adds an expression under a name that is free. Returns its column.
+    /// Adds an expression under an unused name and returns its column.
     fn move_to_column(&mut self, expr: Expr) -> Expr {
         let is_taken =
             |name: &String| self.input_schema.fields().iter().any(|field| field.name() == name);
@@ -168,7 +168,7 @@ impl MovedRandomCalls {
     }
 }
 
-/// Moves random keys of groups into columns of the same names. Equal keys of grouping sets become one column.
+/// Moves random group keys into columns of the same names. Equal keys of grouping sets share a column.
 fn move_random_key(expr: Expr, calls: &mut MovedRandomCalls) -> PlanResult<Expr> {
     let mut each = |expr: Expr| {
         if !has_random_call(&expr) {
@@ -236,8 +236,7 @@ fn move_duplicated_calls(
     Ok(Transformed::yes(expr))
 }
 
-/// Moves all random calls of an expression. MovedCalls that depend on a row of the query around a subquery, or on a value of a
-/// lambda, stay.
+/// Moves all random calls of an expression. Calls that depend on a row of the outer query, or on a lambda variable, stay.
 fn move_all_calls(expr: Expr, calls: &mut MovedRandomCalls) -> PlanResult<Transformed<Expr>> {
     expr.transform_down_dyn(&mut |expr| {
         if matches!(expr, Expr::Lambda(_)) {

@@ -1,5 +1,4 @@
-//! Functions that take the place of DataFusion's of the same names, whose own answers lose values or
-//! whose plans cannot be made.
+//! Replacements of DataFusion functions of the same names, whose own results lose values or whose plans fail.
 
 use std::sync::{Arc, LazyLock};
 
@@ -24,7 +23,7 @@ use crate::bytea::{
 };
 use crate::datafusion_names::scalars;
 
-/// All of them.
+/// Returns all replacement functions.
 pub(crate) fn replacement_functions() -> impl Iterator<Item = ScalarUDF> {
     [
         ScalarUDF::from(NvlFunction::new()),
@@ -39,8 +38,8 @@ pub(crate) fn replacement_functions() -> impl Iterator<Item = ScalarUDF> {
     .into_iter()
 }
 
-/// `nvl`, called `ifnull` too: `coalesce` of two values, of any type. DataFusion's takes the first of
-/// a list of types that both fit into, which for integers is FLOAT.
+/// `nvl`, with the alias `ifnull`: `coalesce` of two values of any type. DataFusion's takes the first of
+/// a list of types that both arguments fit into, which is FLOAT for integers.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct NvlFunction {
     coalesce: Arc<ScalarUDF>,
@@ -111,8 +110,8 @@ impl ScalarUDFImpl for NvlFunction {
     }
 }
 
-/// What the arguments of `coalesce` are cast to: DataFusion finds no type for bytes that are laid out in different ways,
-/// nor for bytes and nulls.
+/// Returns the types to which the arguments of `coalesce` are cast. DataFusion finds no common type for bytes of
+/// different Arrow types, nor for bytes and nulls.
 fn coalesce_argument_types(
     coalesce: &ScalarUDF,
     arguments: &[DataType],
@@ -123,7 +122,7 @@ fn coalesce_argument_types(
     }
 }
 
-/// `coalesce`, of all bytes, too.
+/// `coalesce`, which also accepts all types of bytes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CoalesceFunction {
     datafusion_function: Arc<ScalarUDF>,
@@ -175,8 +174,8 @@ impl ScalarUDFImpl for CoalesceFunction {
     }
 }
 
-/// `concat`. DataFusion's leaves out what is empty before it is evaluated, and of nothing but empty
-/// constants makes a call of no arguments, which is an error.
+/// `concat`. DataFusion's drops empty literals before evaluation; if all arguments are empty
+/// literals, it produces a call without arguments, which is an error.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ConcatFunction {
     datafusion_function: Arc<ScalarUDF>,
@@ -232,15 +231,15 @@ impl ScalarUDFImpl for ConcatFunction {
     }
 }
 
-/// `array_length`, which returns a BIGINT.
+/// Returns `array_length` with the result type BIGINT.
 pub(crate) fn array_length() -> Arc<ScalarUDF> {
     static LENGTH: LazyLock<Arc<ScalarUDF>> =
         LazyLock::new(|| Arc::new(tidemill_functions::signed_length_function(array_length_udf())));
     Arc::clone(&LENGTH)
 }
 
-/// `length`, of a list, too, and of bytes. DataFusion's makes a text of what it is given, which a list of structs is
-/// not, and bytes seldom are.
+/// `length`, which also accepts lists and bytes. DataFusion's casts its argument to text, which fails for a list of
+/// structs and for most bytes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct LengthFunction {
     datafusion_function: Arc<ScalarUDF>,
@@ -293,7 +292,7 @@ impl ScalarUDFImpl for LengthFunction {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         match args.args.first().and_then(|of| Self::list_function(&of.data_type())) {
             Some(function) => function.invoke_with_args(args),
-            // DataFusion's knows of texts only, and not of a null that has no type.
+            // DataFusion's handles only texts, not an untyped null.
             None if args.args.first().is_some_and(|of| of.data_type().is_null()) => {
                 Ok(ColumnarValue::Scalar(ScalarValue::Int32(None)))
             }
@@ -310,18 +309,18 @@ impl ScalarUDFImpl for LengthFunction {
     }
 }
 
-/// `round` and `trunc` to places behind the point. DataFusion's multiply a float with a power of ten and
-/// divide it again: what is too large for that is infinite or none, and what had nothing behind the point
-/// another number.
+/// `round` and `trunc` to decimal places. DataFusion's multiplies a float by a power of ten and
+/// divides it again: a number too large for that becomes infinite or NaN, and a number without fraction
+/// changes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RoundFunction {
     datafusion_function: Arc<ScalarUDF>,
-    /// The answer's type, once types are settled. DataFusion's goes by whether the places are a literal,
-    /// which a cast of one becomes later.
+    /// The result type, once types are settled. DataFusion's depends on whether the number of places is a literal;
+    /// a cast of a literal becomes one only later.
     return_type: Option<DataType>,
 }
 
-/// A call of `round` that keeps its type, unless it does already.
+/// Fixes the return type of a `round` or `trunc` call, unless it is fixed already.
 pub(crate) fn fix_round_return_type(
     call: &ScalarFunction,
     schema: &DFSchema,
@@ -339,7 +338,7 @@ pub(crate) fn fix_round_return_type(
     }
 }
 
-/// As many places, or more than any number has.
+/// Limits decimal places to a range beyond that of any number.
 fn clamp_decimal_places(places: i64) -> i64 {
     places.clamp(-1000, 1000)
 }
@@ -380,7 +379,7 @@ impl ScalarUDFImpl for RoundFunction {
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let rows = args.number_rows;
         if let Some(places) = args.args.get_mut(1).filter(|of| of.data_type() == DataType::Int64) {
-            // DataFusion takes the low half of the number.
+            // DataFusion truncates the number of places to its low 32 bits.
             *places = match &*places {
                 ColumnarValue::Scalar(ScalarValue::Int64(Some(places))) => {
                     ColumnarValue::Scalar(ScalarValue::from(clamp_decimal_places(*places)))
@@ -397,7 +396,7 @@ impl ScalarUDFImpl for RoundFunction {
         let given = args.args.clone();
         let found = self.datafusion_function.invoke_with_args(args)?;
         let [values, places] = given.as_slice() else { return Ok(found) };
-        // From here on a float has nothing behind the point.
+        // The size from which a float has no fraction.
         let whole = match found.data_type() {
             DataType::Float64 => 2.0_f64.powi(52),
             DataType::Float32 => 2.0_f64.powi(23),

@@ -1,7 +1,7 @@
-//! How many rows a source has, about, and where the values of its columns lie: what joins are planned by.
+//! Estimated statistics of scans, by which joins are planned: row counts and value ranges of columns.
 //!
-//! Everything is an estimate: no answer is ever taken from it. A plan without a join has no use for estimates,
-//! and is planned as if nothing were known.
+//! All of them are estimates: no result is ever derived from them. A plan without a join is planned as if
+//! nothing were known.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use tidemill_planning::DynTreeNode;
 
 use crate::error_translation::into_datafusion_error;
 
-/// What a text is taken to have, beyond the sixteen bytes of its view.
+/// Assumed bytes of a text in addition to the sixteen bytes of its view.
 const ASSUMED_TEXT_BYTES: usize = 16;
 
-/// About how many bytes a row of these columns takes in memory.
+/// Returns the approximate bytes of a row of these columns in memory.
 pub fn estimate_row_bytes(schema: &Schema) -> usize {
     let bytes = |of: &DataType| match of {
         DataType::Null => 0,
@@ -42,24 +42,24 @@ pub fn estimate_row_bytes(schema: &Schema) -> usize {
     schema.fields().iter().map(|field| bytes(field.data_type())).sum::<usize>().max(1)
 }
 
-/// What is known of a scan's rows, found when it is asked for.
+/// Computes the statistics of a scan when they are needed.
 pub type StatisticsProvider = Arc<dyn Fn() -> Statistics + Send + Sync>;
 
-/// A scan that can say how many rows it has.
+/// A scan that can report its number of rows.
 pub struct ScanWithStatistics {
     scan: Arc<dyn ExecutionPlan>,
     statistics_provider: StatisticsProvider,
-    /// What is said of the columns that it gives; none in a plan without joins.
+    /// Statistics of the output columns; `None` in a plan without joins.
     reported_statistics: Option<Arc<Statistics>>,
     /// True if the partitions take their splits from one shared queue, in the order of the source.
     shares_splits: bool,
 }
 
 impl ScanWithStatistics {
-    /// Of a scan of all its columns, of which `known` tells.
+    /// Wraps a scan of all its columns, whose statistics `known` returns.
     ///
-    /// `shares_splits` is true if the partitions take splits from one shared queue, so that a single partition reads
-    /// all rows in the order of the source.
+    /// `shares_splits` is true if the partitions take splits from one shared queue, so that a single
+    /// partition reads all rows in source order.
     pub fn new(scan: StreamingTableExec, known: StatisticsProvider, shares_splits: bool) -> Self {
         ScanWithStatistics {
             scan: Arc::new(scan),
@@ -69,8 +69,8 @@ impl ScanWithStatistics {
         }
     }
 
-    /// Returns the same scan on one partition, which gives rows in the order of the source. Returns `None` if the scan
-    /// has one partition, or if each partition has splits of its own.
+    /// Returns the same scan with one partition, which returns rows in source order. Returns `None` if the
+    /// scan has one partition already, or if each partition has splits of its own.
     pub(crate) fn single_partition_scan(&self) -> PlanResult<Option<Arc<Self>>> {
         let Some(scan) = self.scan.downcast_ref::<StreamingTableExec>() else { return Ok(None) };
         if !self.shares_splits || scan.partitions().len() < 2 {
@@ -88,7 +88,7 @@ impl ScanWithStatistics {
         Ok(Some(self.with_scan(Arc::new(single), self.reported_statistics.clone())))
     }
 
-    /// The scan itself.
+    /// The wrapped scan.
     pub fn scan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.scan
     }
@@ -181,7 +181,7 @@ impl ExecutionPlan for ScanWithStatistics {
         &self,
         projection: &ProjectionExec,
     ) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
-        // A scan of no partitions does not know its schema.
+        // A scan without partitions does not know its schema.
         if self.scan.properties().partitioning.partition_count() == 0 {
             return Ok(None);
         }
@@ -221,7 +221,7 @@ fn set_total_bytes(known: &mut Statistics, schema: &Schema) {
     };
 }
 
-/// Has scans say what they know, where there is a join to plan by it.
+/// Makes the scans of a plan with joins report their statistics.
 #[derive(Debug)]
 pub(crate) struct JoinStatisticsRule;
 
@@ -251,8 +251,8 @@ impl PhysicalOptimizerRule for JoinStatisticsRule {
                 ))
             })
             .data()?;
-        // A step may fail to conclude from them, as from a cast of bounds that the type does not hold:
-        // nothing is known then, and the query is none the worse.
+        // An operator may fail to derive its statistics, for example if a cast of bounds overflows. The plan
+        // then keeps no statistics, and the query still runs.
         let mut is_concluded = true;
         telling.apply_dyn(&mut |step| {
             let args = StatisticsArgs::new();

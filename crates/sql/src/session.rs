@@ -1,4 +1,4 @@
-//! Sessions of DataFusion's with our rules, functions and memory limit.
+//! DataFusion sessions with Tidemill's rules, functions and memory limit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,27 +66,27 @@ use crate::{
     memory_pool, percentiles, replacement_functions, timezone_function,
 };
 
-/// Rows of a batch at most, everywhere.
+/// Maximum number of rows of a batch.
 pub const BATCH_ROWS: usize = 8192;
 
-/// How tables of a session are scanned; an extension of its configuration.
+/// The way in which tables of a session are scanned; an extension of its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanMode {
-    /// A partition per split.
+    /// One partition for each split.
     PerSplit,
-    /// So many partitions that share the splits.
+    /// A number of partitions that share the splits.
     Pooled(usize),
 }
 
-/// That a session runs one stable sort of a source; an extension of its configuration. Scans say of each batch
-/// [where its rows are](crate::input_order).
+/// Marks a session that runs one stable sort of a source; an extension of its configuration. Scans attach to
+/// each batch [the position of its rows](crate::batch_positions).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StableSort {
-    /// Only the first so many rows are wanted.
+    /// Number of rows that the query needs, if it has a limit.
     pub rows_max: Option<u64>,
 }
 
-/// Has ties of a session's one sort keep the order of the source, whose batches come to it as they are read.
+/// Makes ties of a session's one sort keep the order of the source. Batches reach the sort as they are read.
 pub fn configure_stable_sort(context: &SessionContext, stable: StableSort) {
     let state = context.state_ref();
     let mut state = state.write();
@@ -95,20 +95,20 @@ pub fn configure_stable_sort(context: &SessionContext, stable: StableSort) {
     config.options_mut().optimizer.enable_round_robin_repartition = false;
 }
 
-/// The least that the steps above a finished table have.
+/// Minimum memory of the plan above a finished table, in bytes.
 const FINISH_PLAN_BYTES_MIN: usize = 16 << 20;
 
-/// With less for each partition, a sort's runs are too short and their merges too narrow: fewer
-/// threads then sort more each.
+/// Minimum memory in bytes for each partition of a sort. With less, runs are too short and merges too narrow, so that
+/// fewer threads sort more rows each.
 const SORT_PARTITION_BYTES_MIN: usize = 32 << 20;
 
-/// Rules of physical plans that are left out. They move conditions below joins by the columns' bare names,
-/// and so to the wrong one of two columns of a name (DataFusion's issue 25296, mended after its 55.2). What
-/// they move is below the joins already, by the rule for logical plans, and none of our sources takes more.
+/// Physical rules that sessions leave out. They move conditions below joins by bare column names,
+/// and so to the wrong one of two columns with the same name (DataFusion's issue 25296, fixed after 55.2). The rule for
+/// logical plans has moved these conditions already, and no source of Tidemill accepts more of them.
 const REMOVED_PHYSICAL_RULES: [&str; 2] =
     [physical_rules::FILTER_PUSHDOWN, physical_rules::FILTER_PUSHDOWN_POST];
 
-/// What a run of a plan may take.
+/// Builds the runtime of a plan: memory pool and spill storage.
 fn build_runtime(budget_bytes: usize, settings: &RunSettings) -> Result<Arc<RuntimeEnv>> {
     let space = SpillSpace::new(&settings.spill_dirs, &settings.progress);
     let disk = DiskManagerBuilder::default()
@@ -125,7 +125,7 @@ fn build_runtime(budget_bytes: usize, settings: &RunSettings) -> Result<Arc<Runt
         .into_tidemill_error()
 }
 
-/// Fits what operators take at a time to what there is for all of them.
+/// Fits partitions, batch sizes and reservations to the memory of all operators.
 fn fit_config_to_memory(
     config: SessionConfig,
     budget_bytes: usize,
@@ -141,28 +141,28 @@ fn fit_config_to_memory(
     };
     let mut config = config.with_target_partitions(partitions).with_batch_size(batch_rows);
     let options = config.options_mut();
-    // A top list begins with values, in both directions, as in DuckDB and ClickHouse.
+    // Nulls come last in both directions, so that a top list begins with values, as in DuckDB and ClickHouse.
     options.sql_parser.default_null_ordering = "nulls_last".to_owned();
-    // `SubquerySorts` takes away those that change no answer.
+    // `SubquerySortRemovalRule` removes the sorts that do not affect the result.
     options.sql_parser.enable_subquery_sort_elimination = false;
-    // What is sorted in one piece counts its text once for each batch of the result.
+    // A sort in place counts its text once for each batch of the result.
     options.execution.sort_in_place_threshold_bytes = match each >> 20 {
         0..256 => 0,
         _ => 1 << 20,
     };
     options.execution.sort_spill_reservation_bytes = (each / 32).min(10 << 20);
-    // A source has a partition for each thread, however little there is for each: one sort takes them all
-    // then, where a sort for each would have runs too short to merge.
+    // A source has a partition for each thread, however little memory each has. One sort then reads them all;
+    // a sort for each partition would have runs too short to merge.
     options.optimizer.repartition_sorts = partitions >= threads;
-    // A spill for each batch that waits in a channel. With several batches to a spill, two threads that
-    // spill at once leave a reader waiting for the one while what it needs is in the other, for ever:
-    // DataFusion's issue 24883, mended after its 55.2.
+    // One spill for each batch that waits in a channel. With several batches per spill, two threads that
+    // spill at once can leave a reader waiting for one spill while its batch is in the other, forever:
+    // DataFusion's issue 24883, fixed after 55.2.
     options.execution.max_spill_file_size_bytes =
         ConfigNonZeroUsize::try_new(1).into_tidemill_error()?;
-    // Above a join the rule forgets the columns that it made of a struct's fields: "unknown column".
+    // Above a join the rule loses the columns that it created from struct fields: "unknown column".
     options.optimizer.enable_leaf_expression_pushdown = false;
-    // `IS TRUE` and others of its kind are never null by the plan, and may be by the step that runs
-    // them: DataFusion refuses to group by such a column above a join.
+    // `IS TRUE` and similar conditions are not nullable in the logical plan, but may be in the physical one:
+    // DataFusion then refuses to group by such a column above a join.
     options.execution.skip_physical_aggregate_schema_check = true;
     Ok(config)
 }
@@ -173,18 +173,18 @@ pub type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 /// A rule for physical plans.
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-/// What those who know more aggregates than this crate bring along.
+/// Rules and functions that a crate with more aggregates adds to a session.
 #[derive(Default)]
 pub struct SessionExtensions<'a> {
-    /// Rules in the place of those of DataFusion's that are called so.
+    /// Rules that replace the DataFusion rules of the given names.
     pub replacement_rules: &'a [(&'a str, LogicalRule)],
-    /// A rule that sees windows before they are readied to be run.
+    /// A rule that rewrites windows before the rules that prepare them for execution.
     pub window_rule: Option<LogicalRule>,
-    /// Running totals that are had in one loop.
+    /// Computes running aggregates in one loop.
     pub running_aggregate: Option<RunningAggregateFn>,
 }
 
-/// A session without tables, for plans that may take `budget_bytes`.
+/// Opens a session without tables, for plans that may use `budget_bytes` of memory.
 ///
 /// # Errors
 /// The errors of DataFusion's runtime; [`Error::Internal`](tidemill_base::error::Error::Internal) if DataFusion lacks a
@@ -287,8 +287,8 @@ pub fn open_session(
     Ok(context)
 }
 
-/// Returns the scalar functions of a session with `memory_bytes`, in the order in which they are registered: a later one takes a
-/// name from an earlier one. The list of the last session is kept, because it has hundreds of functions.
+/// Returns the scalar functions of a session with `memory_bytes` in registration order: a later function takes over a
+/// name from an earlier one. The list of the last session is cached, because it has hundreds of functions.
 fn scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
     static LAST: Mutex<Option<(u64, Vec<Arc<ScalarUDF>>)>> = Mutex::new(None);
     let mut last = LAST.lock();
@@ -302,7 +302,7 @@ fn scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
     }
 }
 
-/// Makes the list that [`scalar_functions`] returns.
+/// Builds the list that [`scalar_functions`] returns.
 fn build_scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
     let mut all = ScalarFunctionList::default();
     SessionStateDefaults::default_scalar_functions().into_iter().for_each(|theirs| all.add(theirs));
@@ -335,7 +335,7 @@ fn build_scalar_functions(memory_bytes: u64) -> Vec<Arc<ScalarUDF>> {
     all.functions
 }
 
-/// Functions as a session registers them, by their names and aliases.
+/// Scalar functions in registration order, indexed by name and alias.
 #[derive(Default)]
 struct ScalarFunctionList {
     functions: Vec<Arc<ScalarUDF>>,
@@ -356,7 +356,7 @@ impl ScalarFunctionList {
     }
 }
 
-/// DataFusion's functions of numbers, and of text by formats of chrono's, that return timestamps.
+/// DataFusion's functions that convert numbers, and texts in chrono formats, to timestamps.
 const TO_TIMESTAMP_FUNCTIONS: [&str; 5] = [
     scalars::TO_TIMESTAMP,
     scalars::TO_TIMESTAMP_SECONDS,
@@ -365,8 +365,8 @@ const TO_TIMESTAMP_FUNCTIONS: [&str; 5] = [
     scalars::TO_TIMESTAMP_NANOS,
 ];
 
-/// DataFusion's rules, with ours before and after: the first of them settle types where its own choice loses
-/// values, the others need all types settled: what is cast to a float by then is compared as one.
+/// Returns DataFusion's analyzer rules, with additional rules before and after. The first ones settle types where
+/// DataFusion's choice loses values. The others need settled types: a value cast to a float by then is compared as one.
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(SubquerySortRemovalRule));
@@ -387,9 +387,9 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules
 }
 
-/// The same session, for plans of which the source has to stay where none of its rows can count. A
+/// Returns a session state whose plans keep their sources even if none of their rows can count. A
 /// condition that is never true stays in its place: DataFusion would push it below an aggregate that
-/// answers over no rows.
+/// returns a row for empty input.
 pub fn with_sources_kept(state: &SessionState) -> SessionState {
     const EMPTYING: [&str; 3] = [
         optimizer_rules::ELIMINATE_FILTER,
@@ -402,12 +402,12 @@ pub fn with_sources_kept(state: &SessionState) -> SessionState {
         .build()
 }
 
-/// The same session for what is asked of a finished table, and for what is held in memory
-/// beside the stream: one thread, so that rows keep their order and sums of floats come out
-/// alike at each run.
+/// Returns a session state for queries of a finished table, and for data held in memory
+/// beside the stream. It uses one thread, so that rows keep their order and sums of floats are
+/// the same in each run.
 ///
 /// # Errors
-/// As DataFusion's runtime.
+/// The errors of DataFusion's runtime.
 pub fn single_threaded_state(
     state: &SessionState,
     budget_bytes: usize,
@@ -425,11 +425,11 @@ pub fn single_threaded_state(
     Ok(state)
 }
 
-/// The same session, scanning its tables a partition per split on the asking thread.
+/// Returns a session state that scans its tables with one partition per split, on the calling thread.
 pub fn split_scan_state(state: &SessionState) -> SessionState {
     let mut state = state.clone();
     let config = state.config_mut();
-    // Nothing is sorted here.
+    // These plans contain no sort.
     *config = std::mem::take(config).with_batch_size(BATCH_ROWS);
     config.set_extension(Arc::new(ScanMode::PerSplit));
     // Partitions are splits here: none may be added, joined or repartitioned.
@@ -437,28 +437,28 @@ pub fn split_scan_state(state: &SessionState) -> SessionState {
     options.execution.target_partitions = 1;
     options.optimizer.enable_round_robin_repartition = false;
     options.optimizer.repartition_file_scans = false;
-    // What is joined to the splits stands on the left of its join already, and a filter made
-    // of it would have each split wait for all others.
+    // The build side of a join with the splits stands on the left already, and a dynamic filter made
+    // of it would make each split wait for all others.
     options.optimizer.join_reordering = false;
     options.optimizer.enable_join_dynamic_filter_pushdown = false;
     state
 }
 
-/// The same session for joins of large sources: those whose sides do not fit in memory are sorted, which
-/// spills, or all of them.
+/// Returns a session state for joins of large sources: joins sort sides that do not fit in memory, and spill them.
+/// With `all_sorted`, all joins sort.
 pub fn large_join_state(state: &SessionState, all_sorted: bool) -> SessionState {
     let mut state = state.clone();
     let options = state.config_mut().options_mut();
     options.optimizer.prefer_hash_join = !all_sorted;
-    // With one partition DataFusion holds a side whatever is preferred.
+    // With one partition DataFusion uses a hash join in spite of the preference.
     options.execution.target_partitions = options.execution.target_partitions.max(2);
     state
 }
 
-/// The physical plan of an optimised logical one.
+/// Creates the physical plan of an optimized logical plan.
 ///
 /// # Errors
-/// As DataFusion's planner.
+/// The errors of DataFusion's planner.
 pub fn create_physical_plan(
     state: &SessionState,
     plan: &LogicalPlan,
@@ -498,7 +498,7 @@ mod tests {
         let mut names: Vec<&str> = functions.filter(is_volatile).map(|it| it.name()).collect();
         names.sort_unstable();
         names.dedup();
-        // Volatile to DataFusion, but the same each time for a row.
+        // Volatile to DataFusion, but constant for a row.
         let others = ["error", "file_row_index", "input_file_name"];
         let mut expected = [&crate::random_values::RANDOM_FUNCTIONS[..], &others].concat();
         expected.sort_unstable();
@@ -525,7 +525,7 @@ mod tests {
         assert!(count > 50, "{count} examples");
     }
 
-    /// Formats of one function in the place of another's, and arguments that are columns.
+    /// Tests formats that one function shares with another, and arguments that are columns.
     #[test]
     fn time_functions_format_and_parse_in_queries() {
         let context = context();
@@ -550,7 +550,7 @@ mod tests {
                 "typeof(to_timestamp(x, '%s')) FROM (VALUES ('1')) AS t (x)",
                 "TIMESTAMP WITH TIME ZONE",
             ),
-            // A format that is calculated may be of anything.
+            // A computed format may contain any code.
             (
                 "strptime(x, '%Y ' || '%z') FROM (VALUES ('2026 +0100')) AS t (x)",
                 "2025-12-31T23:00:00",

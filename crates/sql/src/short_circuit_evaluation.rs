@@ -1,15 +1,16 @@
-//! Conditions that keep others from being computed.
+//! Short-circuit evaluation: conditions keep fallible expressions from rows for which they would fail.
 //!
-//! `n <> 0 AND 10 / n > 3` divides by no zero, nor does `CASE WHEN n = 0 THEN false ELSE 10 / n > 3 END`.
-//! DataFusion computes both sides of AND and OR for a whole batch, unless hardly a row is left, and
-//! writes a CASE of conditions as AND and OR. So whether a query failed depended on its rows, and on
-//! whether its source took a condition over.
+//! `n <> 0 AND 10 / n > 3` never divides by zero, nor does `CASE WHEN n = 0 THEN false ELSE 10 / n > 3 END`.
+//! DataFusion computes both sides of AND and OR for a whole batch, unless hardly a row is left, and rewrites
+//! a CASE of conditions as AND and OR. So the success of a query depended on its rows, and on whether its
+//! source applied a condition.
 //!
-//! - [`KeptCases`]: a CASE of conditions of which one may fail stays a CASE, since its answers are
-//!   numbers while the plan is optimised. What is aggregated with a FILTER is a CASE, too. A cast of a
-//!   constant that fails within a CASE fails where a row comes to it.
-//! - [`Guarded`]: once it is, what may fail is asked of those rows alone that all else leaves. A filter
-//!   becomes two, and elsewhere AND and OR become CASE, which looks at no row that it needs not.
+//! - [`CasePreservationRule`]: a boolean CASE with a fallible part stays a CASE, because its results are
+//!   numbers while the plan is optimized. An aggregate's argument with a FILTER becomes a CASE too. A cast of
+//!   a constant that fails within a CASE fails only when a row reaches it.
+//! - [`ShortCircuitPlanner`]: after optimization, fallible conditions are evaluated only on the rows that all
+//!   other conditions keep. A filter becomes two filters. Elsewhere, AND and OR become CASE, which evaluates
+//!   a branch only on the rows that need it.
 
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ use crate::in_lists;
 use crate::opaque_casts::hide_casts_in_filters;
 use crate::plan_rewriting::{expression_input_schema, rewrite_all_expressions};
 
-/// Functions that have an answer for whatever they are given.
+/// Functions that never fail, whatever their arguments.
 const INFALLIBLE_FUNCTIONS: [&str; 35] = [
     scalars::ARRAY_HAS,
     scalars::ARRAY_LENGTH,
@@ -80,11 +81,11 @@ const INFALLIBLE_FUNCTIONS: [&str; 35] = [
     scalars::UUID,
 ];
 
-/// AND and OR that are nested in one another more often than this where null is not false are left
-/// alone, as those are that depend on luck: each takes its conditions twice.
+/// Maximum depth of nested AND and OR that are rewritten where null differs from false. Deeper ones are
+/// unchanged, because each rewrite duplicates its conditions. Volatile ones are unchanged too.
 const GUARD_DEPTH_MAX: usize = 4;
 
-/// Whether computing an expression of some row may be an error.
+/// Returns true if the evaluation of an expression can fail for some row.
 fn can_fail(expr: &Expr, schema: &DFSchema) -> bool {
     let mut fails = |expr: &Expr| {
         Ok(match expr {
@@ -117,7 +118,7 @@ fn is_arithmetic(operator: Operator) -> bool {
     )
 }
 
-/// Whether every value of a type has one in the other.
+/// Returns true if a cast succeeds for every value of type `from`.
 pub(crate) fn is_infallible_cast(from: &DataType, to: &DataType) -> bool {
     let is_text =
         |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
@@ -158,7 +159,7 @@ pub(crate) fn is_infallible_cast(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// The rule for a CASE of conditions.
+/// Keeps a fallible boolean CASE from being rewritten as AND and OR.
 #[derive(Debug)]
 pub(crate) struct CasePreservationRule;
 
@@ -192,13 +193,14 @@ fn preserve_cases(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>
     }
 }
 
-/// The arguments of a call, which are asked of the rows that its FILTER chooses; whether one may fail.
+/// Wraps the fallible arguments of a call with a FILTER in a CASE, so that they are evaluated only on the
+/// rows that the filter selects. Returns true if there was one.
 fn guard_filtered_arguments(
     args: &mut [Expr],
     filter: Option<&Expr>,
     schema: &DFSchema,
 ) -> PlanResult<bool> {
-    // What depends on luck would be asked twice.
+    // The rewrite would evaluate a volatile filter twice.
     let Some(filter) = filter.filter(|it| !it.is_volatile()) else { return Ok(false) };
     let mut is_guarded = false;
     for arg in args.iter_mut().filter(|arg| can_fail(arg, schema)) {
@@ -212,7 +214,7 @@ fn guard_filtered_arguments(
 fn preserve_boolean_case(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let Expr::Case(mut case) = expr else { return Ok(Transformed::no(expr)) };
     let is_late = defer_failing_casts(&mut case)?;
-    // The first condition is asked of every row.
+    // The first condition is evaluated on every row.
     let later = case.when_then_expr.iter().enumerate().flat_map(|(at, (when, then))| {
         [Some(when).filter(|_| at > 0), Some(then)].into_iter().flatten()
     });
@@ -228,8 +230,8 @@ fn preserve_boolean_case(expr: Expr, schema: &DFSchema) -> PlanResult<Transforme
     Ok(Transformed::yes(Expr::Case(case).eq(lit(1_i8))))
 }
 
-/// Casts of constants that fail, where a CASE may not come to them: the optimiser would compute them at once,
-/// and end the query. Whether there was one.
+/// Defers failing casts of constants in the branches of a CASE. The optimizer would compute them at once, and
+/// fail the query although no row may reach them. Returns true if there was one.
 fn defer_failing_casts(case: &mut Case) -> PlanResult<bool> {
     let mut is_late = false;
     let mut settle = |part: &mut Expr| -> PlanResult<()> {
@@ -267,7 +269,7 @@ fn defer_failing_casts(case: &mut Case) -> PlanResult<bool> {
     Ok(is_late)
 }
 
-/// A cast that is not computed before there is a row to compute it for.
+/// A function that casts a value only if there is a row to compute it for.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DeferredCast {
     target_type: DataType,
@@ -295,7 +297,7 @@ impl ScalarUDFImpl for DeferredCast {
     }
 }
 
-/// Plans what may fail above what leaves rows out.
+/// Plans fallible expressions above the conditions that drop rows.
 #[derive(Debug)]
 pub(crate) struct ShortCircuitPlanner;
 
@@ -329,7 +331,7 @@ impl QueryPlanner for ShortCircuitPlanner {
     }
 }
 
-/// Whether there is anything to guard in a plan.
+/// Returns true if a plan has fallible conditions.
 fn needs_guards(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut found = false;
     plan.apply_with_subqueries_dyn(&mut |step| {
@@ -352,7 +354,7 @@ fn needs_guards(plan: &LogicalPlan) -> PlanResult<bool> {
 
 fn guard_node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     match plan {
-        // What is asked of a file is a help to leave parts of it out.
+        // A scan uses its filters only to skip parts of a file.
         LogicalPlan::TableScan(_) => Ok(Transformed::no(plan)),
         LogicalPlan::Filter(filter) => split_filter(filter),
         plan => {
@@ -367,8 +369,8 @@ fn guard_node(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     }
 }
 
-/// What may fail is asked of the rows that the rest leaves, each condition of those that the one before
-/// it does.
+/// Moves each fallible condition into a filter of its own above the other conditions, so that it is evaluated
+/// only on the rows that the conditions below it keep.
 fn split_filter(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
     let schema = filter.input.schema();
     let all = split_conjunction_owned(filter.predicate.clone());
@@ -388,7 +390,7 @@ fn split_filter(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(Arc::unwrap_or_clone(plan)))
 }
 
-/// A condition of which null means the same as false.
+/// Guards a condition for which null means the same as false.
 fn guard_null_as_false(condition: Expr, schema: &DFSchema) -> PlanResult<Expr> {
     if !can_fail(&condition, schema) {
         return Ok(condition);
@@ -414,7 +416,7 @@ fn guard_null_as_false(condition: Expr, schema: &DFSchema) -> PlanResult<Expr> {
     Ok(Expr::Case(Case::new(None, vec![(one, then)], Some(otherwise))))
 }
 
-/// An expression in which what is AND and OR is as SQL has it, null too.
+/// Guards AND and OR within an expression, with SQL's three-valued logic.
 fn guard_preserving_null(
     expr: Expr,
     schema: &DFSchema,
@@ -426,7 +428,7 @@ fn guard_preserving_null(
     };
     let mut all = Vec::new();
     flatten_operands(expr.clone(), operator, &mut all);
-    // In whatever order they are written.
+    // The infallible conditions come first, in whatever order the query has them.
     all.sort_by_key(|condition| can_fail(condition, schema));
     let guards = all.iter().skip(1).any(|condition| can_fail(condition, schema));
     if !guards || depth >= GUARD_DEPTH_MAX || expr.is_volatile() {
@@ -452,7 +454,7 @@ fn guard_preserving_null(
     Ok(Transformed::yes(Expr::Case(case)))
 }
 
-/// What an operator joins, from left to right.
+/// Collects the operands of a chain of one operator, from left to right.
 fn flatten_operands(expr: Expr, operator: Operator, all: &mut Vec<Expr>) {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if op == operator => {

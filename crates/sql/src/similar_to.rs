@@ -1,7 +1,7 @@
-//! `SIMILAR TO` as SQL has it: `%` is any text, `_` any character, and all of the text is meant.
+//! Standard `SIMILAR TO`: `%` matches any text, `_` any character, and the pattern matches the whole text.
 //!
-//! DataFusion takes its pattern for a regular expression that may match anywhere. And of a null it says that it
-//! does not match `.*`.
+//! DataFusion treats the pattern as a regular expression that may match anywhere. It also reports that a null does not
+//! match `.*`.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -11,7 +11,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::plan_rewriting::rewrite_all_expressions;
 
-/// The rule.
+/// An analyzer rule that translates `SIMILAR TO` to regular expressions.
 #[derive(Debug)]
 pub(crate) struct SimilarToRule;
 
@@ -37,7 +37,7 @@ fn rewrite_pattern_match(expr: Expr) -> PlanResult<Transformed<Expr>> {
         && let Expr::Literal(pattern, _) = right.as_ref()
         && pattern.try_as_str() == Some(Some(".*"))
     {
-        // DataFusion asks whether there is a text, and a null would be none that does not match.
+        // DataFusion turns `.*` into a check for a value, in which a null does not match instead of being null.
         let all = BinaryExpr::new(left.clone(), *op, Box::new(lit("(?s:.*)")));
         return Ok(Transformed::yes(Expr::BinaryExpr(all)));
     }
@@ -62,7 +62,7 @@ fn rewrite_pattern_match(expr: Expr) -> PlanResult<Transformed<Expr>> {
         None => return plan_err!("the pattern `{pattern}` of SIMILAR TO ends within an escape"),
     };
     if let Err(error) = regex::Regex::new(&expression) {
-        // What is before shows the expression that was made of the pattern.
+        // The text before it shows the generated expression.
         let text = error.to_string();
         let reason = text.rsplit("error: ").next().unwrap_or_default();
         return plan_err!("the pattern `{pattern}` of SIMILAR TO is not understood: {reason}");
@@ -72,7 +72,7 @@ fn rewrite_pattern_match(expr: Expr) -> PlanResult<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::BinaryExpr(matched)))
 }
 
-/// A pattern as a regular expression; none where its end is escaped.
+/// Translates a pattern to a regular expression; returns `None` if it ends within an escape.
 fn pattern_to_regex(pattern: &str, escape: char) -> Option<String> {
     let mut found = String::from("^(?s:");
     let mut letters = pattern.chars();
@@ -84,7 +84,7 @@ fn pattern_to_regex(pattern: &str, escape: char) -> Option<String> {
                 within_class = false;
                 found.push(']');
             }
-            // What means nothing to SQL and something to us.
+            // Plain characters in SQL, special ones in the regex syntax.
             '[' | '&' | '~' | '\\' if within_class => push_escaped(letter, &mut found),
             _ if within_class => found.push(letter),
             '[' => {

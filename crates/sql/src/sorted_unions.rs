@@ -1,16 +1,16 @@
-//! Sorted rows of a UNION that are merged.
+//! Merges of the sorted branches of a UNION.
 //!
-//! DataFusion checks a plan before it runs it: what a step wants sorted has to come sorted. Of a union
-//! it knows less than of each of its branches: where two columns of a branch are the same, sorted rows
-//! of it are by both, and rows of the union are said not to be. It refuses a merge of them then (its
-//! issue 16171). Here such a merge is asked of each branch, which is what it takes its rows from.
+//! DataFusion checks a plan before it runs it: where an operator requires sorted input, the input has to be sorted. It
+//! knows less about a union than about its branches. If two columns of a branch are equal, its sorted rows
+//! are sorted by both, but rows of the union are not considered sorted. DataFusion then rejects a merge of them
+//! (its issue 16171). The rule here checks such a merge against each branch, which is where it takes its rows from.
 //!
-//! What is one value in each branch need not be sorted by in any of them. But the first rows of several
-//! branches share what they know of the last one that counts, and by less than the merge's whole order they
-//! leave out what it would have taken (`ORDER BY x, branch DESC LIMIT 1`). They are sorted by all of it.
+//! A column with one value in each branch need not be a sort key in any of them. But limits of several
+//! branches share a filter on the last row that counts. If they sort by less than the merge's whole order, they
+//! drop rows that the merge needs (`ORDER BY x, branch DESC LIMIT 1`). The rule therefore sorts them by all of it.
 //!
-//! DataFusion also takes a sort for done whose order its own steps lose again: above the first rows of a union
-//! whose branches have one value each, a condition runs on several threads. It is put back.
+//! DataFusion also removes a sort whose order its own operators lose again: above the limit of a union
+//! whose branches have one value each, a filter runs on several threads. The rule restores the sort.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use tidemill_planning::DynTreeNode;
 
 use crate::datafusion_names::physical_rules;
 
-/// A replacement for DataFusion's rule that checks the requirements of each step.
+/// A replacement for DataFusion's rule that checks the requirements of each operator.
 #[derive(Debug)]
 pub(crate) struct SortedUnionSanityRule;
 
@@ -62,7 +62,7 @@ impl PhysicalOptimizerRule for SortedUnionSanityRule {
     }
 }
 
-/// A merge of the first rows of each branch, with these by the merge's order.
+/// Makes the limits of branches below a merge sort by the merge's whole order.
 fn sort_branches_by_whole_order(
     plan: Arc<dyn ExecutionPlan>,
 ) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
@@ -83,7 +83,7 @@ fn sort_branches_by_whole_order(
     Ok(Transformed::yes(Arc::new(merge)))
 }
 
-/// A merge of what is sorted, also where DataFusion took the sort away.
+/// Restores the sort below a merge if DataFusion removed it.
 fn restore_missing_sort(
     plan: Arc<dyn ExecutionPlan>,
 ) -> PlanResult<Transformed<Arc<dyn ExecutionPlan>>> {
@@ -104,7 +104,7 @@ fn restore_missing_sort(
     Ok(Transformed::yes(Arc::new(merge)))
 }
 
-/// Whether this merges a union's branches, each of which is sorted as the merge is.
+/// Returns whether the plan merges a union's branches, each of which is sorted by the merge's order.
 fn merges_sorted_branches(plan: &Arc<dyn ExecutionPlan>) -> PlanResult<bool> {
     let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else { return Ok(false) };
     let Some(union) = merge.input().downcast_ref::<UnionExec>() else { return Ok(false) };
@@ -118,7 +118,7 @@ fn merges_sorted_branches(plan: &Arc<dyn ExecutionPlan>) -> PlanResult<bool> {
     Ok(true)
 }
 
-/// An order of the union as one of the branch, whose columns may be called otherwise.
+/// Translates a sort expression of the union to the branch, whose columns may have other names.
 fn sort_expr_in_branch(
     by: &PhysicalSortExpr,
     branch: &Arc<dyn ExecutionPlan>,

@@ -1,9 +1,9 @@
-//! Where a run keeps what does not fit memory: one unnamed file a folder, given out in blocks.
+//! Spill storage of a run: one unnamed file per folder, allocated in blocks.
 //!
-//! Everything that spills in a run, our tables' chunks and DataFusion's sorts alike, writes to
-//! files that have no name: the operating system reclaims them however the process ends, so nothing
-//! is left to clean up, and however many spills there are, they take one of the files that a process
-//! may have open for each folder. A folder's is made when its first block is written.
+//! Everything that spills in a run, aggregate tables' chunks and DataFusion's sorts alike, is written to
+//! files without a name. The operating system reclaims them however the process ends, so nothing
+//! remains to clean up. All spills of a folder together take one of the process's open files.
+//! A folder's file is created when its first block is written.
 //!
 //! ```text
 //!                block   0    1    2    3 …
@@ -11,15 +11,15 @@
 //!  another folder       [a ] [a ] [b·]           b·: a block that its folder had no room for to the end
 //! ```
 //!
-//! A spill is a list of pieces and a length; it is written at its end and can be read, by several
-//! readers, while it grows. A piece is what of a block was written, and all of it unless the folder
-//! had no room for the rest. Blocks are free for others once nobody holds the spill any more, so the
-//! files are as large as what was spilled at one time, not as all that ever was.
+//! A spill is a list of pieces and a length; it is written at its end, and several readers can read it
+//! while it grows. A piece is the written part of a block, which is the whole block unless the folder
+//! had no room for the rest. Blocks become free once the last handle of the spill is dropped, so the
+//! files are as large as the data spilled at one time, not as all data ever spilled.
 //!
-//! Blocks go round the folders. A folder that refuses because it is full is left out as long as another
-//! has room: what was to be written goes to the next one, from the byte on that was refused. Where all
-//! are full, each is asked again, as blocks of its file may be free by then, or others may have
-//! removed something; if none takes it, the error says how much is free in each.
+//! Blocks alternate between the folders. A full folder is skipped as long as another has room: the write
+//! continues in the next folder, from the first refused byte on. If all are full, each is tried again,
+//! because blocks of its file may be free by then, or other programs may have freed disk space.
+//! If none accepts the write, the error states the free space of each folder.
 
 use std::fmt;
 use std::fs::File;
@@ -39,17 +39,17 @@ use parking_lot::Mutex;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::RunProgress;
 
-/// Large enough for a disk. What of a block is not written takes none.
+/// Size of a block, large enough for sequential disk access. The unwritten part of a block takes no space.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// What is gathered before it is written, and read at a time.
+/// Size of the write buffers, and of a read.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// Looks at folders that somebody has named, before there is work to be lost: each exists and takes an
-/// unnamed file. One that is full is no mistake; another may have room.
+/// Checks the folders named by the user before there is work to lose: each exists and accepts an
+/// unnamed file. A full folder passes; another may have room.
 ///
 /// # Errors
-/// [`Error::Usage`] that names the first that cannot be spilled to.
+/// [`Error::Usage`] that names the first folder that cannot be spilled to.
 pub fn check_spill_folders(folders: &[PathBuf]) -> Result<()> {
     for folder in folders {
         let shown = folder.display();
@@ -82,7 +82,7 @@ pub fn check_spill_folders(folders: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a folder has no room, or none for this user or this file.
+/// Returns whether an error means that a folder has no room, or none for this user or this file.
 fn is_disk_full_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -90,7 +90,7 @@ fn is_disk_full_error(error: &io::Error) -> bool {
     )
 }
 
-/// The place where a run spills to.
+/// The spill storage of a run.
 #[derive(Clone)]
 pub struct SpillSpace {
     inner: Arc<SpillFolders>,
@@ -98,7 +98,7 @@ pub struct SpillSpace {
 
 struct SpillFolders {
     folders: Vec<SpillFolder>,
-    /// Whose turn it is, counted on and on.
+    /// Counter that selects the folder of the next block, modulo the number of folders.
     next_folder: AtomicUsize,
     progress: RunProgress,
 }
@@ -106,7 +106,7 @@ struct SpillFolders {
 struct SpillFolder {
     path: PathBuf,
     blocks: Mutex<FolderBlocks>,
-    /// It has refused a write for want of room.
+    /// Whether a write was refused for lack of space.
     is_full: AtomicBool,
     #[cfg(test)]
     fault: fault::InjectedWriteFault,
@@ -115,7 +115,7 @@ struct SpillFolder {
 #[derive(Default)]
 struct FolderBlocks {
     file: Option<Arc<File>>,
-    /// Blocks below `end` that nothing holds.
+    /// Blocks below `end_block` that no spill holds.
     free_blocks: Vec<u64>,
     end_block: u64,
 }
@@ -128,8 +128,8 @@ impl fmt::Debug for SpillSpace {
 }
 
 impl SpillSpace {
-    /// A place in `folders`, one at least, where nothing is made before it is needed. What is written
-    /// counts as spilled in `progress`.
+    /// Creates a spill space in `folders`, at least one. Files are created when they are needed. `progress` counts
+    /// the written bytes as spilled.
     pub fn new(folders: &[PathBuf], progress: &RunProgress) -> Self {
         let folder = |path: &PathBuf| SpillFolder {
             path: path.clone(),
@@ -147,13 +147,13 @@ impl SpillSpace {
         }
     }
 
-    /// An empty spill.
+    /// Creates an empty spill.
     pub fn create_spill(&self) -> SpilledData {
         let extent = SpillBlocks { space: Arc::clone(&self.inner), block_list: Mutex::default() };
         SpilledData { blocks: Arc::new(extent) }
     }
 
-    /// How many blocks each folder's file has, and how many of them are free.
+    /// Returns for each folder the number of blocks of its file and the number of free ones.
     #[cfg(test)]
     fn block_counts(&self) -> Vec<(u64, usize)> {
         let counts = |folder: &SpillFolder| {
@@ -164,10 +164,10 @@ impl SpillSpace {
     }
 }
 
-/// What a write has met so far.
+/// The refusals during one write.
 #[derive(Default)]
 struct FullFolders {
-    /// The folders that had no room.
+    /// Indices of the folders without room.
     folders: Vec<usize>,
     last_error: Option<io::Error>,
 }
@@ -177,8 +177,8 @@ impl SpillFolders {
         self.folders.iter().map(|folder| folder.path.as_path())
     }
 
-    /// The folders in the order in which they are asked for a block: from the one on whose turn it is, and
-    /// those that are full after the others. One that becomes full meanwhile may come twice.
+    /// Returns the folders in the order in which to try them for a block: round-robin from the next folder, full
+    /// ones after the others. A folder that becomes full meanwhile may come twice.
     fn folders_in_write_order(&self) -> impl Iterator<Item = (usize, &SpillFolder)> {
         let first = self.next_folder.fetch_add(1, Ordering::Relaxed);
         let count = self.folders.len();
@@ -191,7 +191,7 @@ impl SpillFolders {
         asked(false).chain(asked(true))
     }
 
-    /// An empty piece at `start` of a spill, in a block that nobody else has.
+    /// Allocates a block and returns it as an empty piece at `start` of a spill.
     fn allocate_piece(&self, start: u64, refusals: &mut FullFolders) -> Result<SpillPiece> {
         for (index, folder) in self.folders_in_write_order() {
             if refusals.folders.contains(&index) {
@@ -219,7 +219,7 @@ impl SpillFolders {
 }
 
 impl SpillFolder {
-    /// Its file, and a block of it that nobody else has.
+    /// Allocates a block; returns the folder's file and the block.
     fn allocate_block(&self) -> io::Result<(Arc<File>, u64)> {
         let mut blocks = self.blocks.lock();
         let file = match &blocks.file {
@@ -238,13 +238,13 @@ impl SpillFolder {
         Ok((file, block))
     }
 
-    /// A block is free again.
+    /// Frees a block.
     fn free_block(&self, block: u64) {
         self.blocks.lock().free_blocks.push(block);
     }
 
-    /// Nothing of a block could be written. It is the last to be tried again: others may have room on the
-    /// disk already.
+    /// Frees a block of which nothing could be written. It is reused last; the disk may have room for the other
+    /// free blocks already.
     fn free_refused_block(&self, block: u64) {
         let mut blocks = self.blocks.lock();
         match block + 1 == blocks.end_block {
@@ -253,7 +253,7 @@ impl SpillFolder {
         }
     }
 
-    /// Writes some of the bytes to a place of its file, at least one; how many.
+    /// Writes a prefix of the bytes, at least one byte, and returns its length.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         #[cfg(test)]
         let bytes = &bytes[..self.fault.accepted_bytes(offset, bytes.len())?];
@@ -264,7 +264,7 @@ impl SpillFolder {
     }
 }
 
-/// What of a block holds a spill's bytes from `start` on.
+/// The part of a block that holds a spill's bytes from `start` on.
 struct SpillPiece {
     folder: usize,
     file: Arc<File>,
@@ -275,7 +275,7 @@ struct SpillPiece {
 }
 
 impl SpillPiece {
-    /// Where its bytes are in the folder's file.
+    /// Returns the offset of its block in the folder's file.
     fn file_offset(&self) -> u64 {
         self.block * BLOCK_BYTES
     }
@@ -293,16 +293,16 @@ struct SpillBlocks {
 
 #[derive(Default)]
 struct SpillBlockList {
-    /// Each begins where the one before ends; the last ends at `bytes`.
+    /// Each piece begins where the one before ends; the last ends at `bytes`.
     pieces: Vec<SpillPiece>,
-    /// How much the last block still takes: nothing where it is full, or its folder.
+    /// Free bytes of the last block: 0 if the block or its folder is full.
     last_block_room: u64,
     bytes: u64,
 }
 
 impl SpillBlocks {
     fn append(&self, mut bytes: &[u8]) -> Result<()> {
-        // Whoever reads sees a length only once its bytes are there.
+        // Readers see a length only once its bytes are written.
         let mut held = self.block_list.lock();
         self.space.progress.add_spilled_bytes(bytes.len() as u64);
         let mut refusals = FullFolders::default();
@@ -327,7 +327,7 @@ impl SpillBlocks {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_disk_full_error(&error) => {
-                    // What it has taken stays where it is.
+                    // The bytes that the folder accepted stay there.
                     *room = 0;
                     self.space.mark_full(piece.folder, error, &mut refusals);
                     if piece.bytes == 0 {
@@ -341,7 +341,7 @@ impl SpillBlocks {
         Ok(())
     }
 
-    /// Reads what is there from `position` on; nothing at the present end.
+    /// Reads available bytes from `position` on; returns 0 at the current end.
     fn read_at(&self, position: u64, into: &mut [u8]) -> Result<usize> {
         let (folder, file, offset, most) = {
             let held = self.block_list.lock();
@@ -365,34 +365,35 @@ impl SpillBlocks {
 
 impl Drop for SpillBlocks {
     fn drop(&mut self) {
-        // The first to be written is the first to be taken again.
+        // The block written first is reused first.
         for piece in std::mem::take(&mut self.block_list.get_mut().pieces).into_iter().rev() {
             self.space.folders[piece.folder].free_block(piece.block);
         }
     }
 }
 
-/// Bytes on disk.
+/// The bytes of one spill on disk; a shared handle.
 #[derive(Clone)]
 pub struct SpilledData {
     blocks: Arc<SpillBlocks>,
 }
 
 impl SpilledData {
-    /// How many bytes have been written.
+    /// Returns the number of written bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks.block_list.lock().bytes
     }
 
-    /// Appends to it.
+    /// Returns a writer that appends.
     pub fn writer(&self) -> SpillAppender {
         SpillAppender { blocks: Arc::clone(&self.blocks), buffer: Vec::new() }
     }
 
-    /// Reads what was written to a place of it.
+    /// Fills `into` with the bytes from `position` on.
     ///
     /// # Errors
-    /// As the disk, and where the spill ends before: one of ours, which [`Error::io`] finds again.
+    /// Disk errors, and the end of the spill before `into` is full. A disk error wraps a workspace error, which
+    /// [`Error::io`] unwraps.
     pub fn read_exact_at(&self, mut position: u64, mut into: &mut [u8]) -> io::Result<()> {
         while !into.is_empty() {
             let read = self.blocks.read_at(position, into).map_err(io::Error::other)?;
@@ -405,7 +406,7 @@ impl SpilledData {
         Ok(())
     }
 
-    /// Reads it from its beginning.
+    /// Returns a reader that starts at the beginning.
     pub fn reader(&self) -> SpillReader {
         SpillReader {
             blocks: Arc::clone(&self.blocks),
@@ -416,17 +417,17 @@ impl SpilledData {
     }
 }
 
-/// Writes to the end of a spill. What is not flushed is lost.
+/// A buffered writer that appends to a spill. Unflushed bytes are lost.
 pub struct SpillAppender {
     blocks: Arc<SpillBlocks>,
     buffer: Vec<u8>,
 }
 
 impl SpillAppender {
-    /// Flushes it, and gives back what it gathers in until it is written to again.
+    /// Flushes, and releases the buffer until the next write.
     ///
     /// # Errors
-    /// As flushing.
+    /// The errors of flushing.
     pub fn flush_and_release_buffer(&mut self) -> io::Result<()> {
         self.flush()?;
         self.buffer = Vec::new();
@@ -434,7 +435,7 @@ impl SpillAppender {
     }
 }
 
-/// What fails is one of our errors inside of an `io::Error`, where [`Error::io`] finds it again.
+/// Errors are workspace errors inside of an `io::Error`, which [`Error::io`] unwraps.
 impl Write for SpillAppender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.buffer.len() + bytes.len() > BUFFER_BYTES {
@@ -454,7 +455,7 @@ impl Write for SpillAppender {
     }
 }
 
-/// Reads a spill as far as it has been written.
+/// A buffered reader of a spill, up to the bytes written so far.
 pub struct SpillReader {
     blocks: Arc<SpillBlocks>,
     position: u64,
@@ -484,7 +485,7 @@ impl Read for SpillReader {
     }
 }
 
-/// DataFusion's spills.
+/// Spills of DataFusion's operators.
 impl TempFileFactory for SpillSpace {
     fn create_temp_file(&self, what: &str) -> PlanResult<Arc<dyn SpillFile>> {
         tracing::debug!(what, "spill");
@@ -497,7 +498,7 @@ impl SpillFile for SpilledData {
         Some(self.bytes())
     }
 
-    /// A read blocks for as long as the disk takes, on a thread that has nothing to do without it.
+    /// A read blocks its thread until the disk answers; the stream has no other work to do.
     fn read_stream(&self) -> PlanResult<Pin<Box<dyn Stream<Item = PlanResult<Bytes>> + Send>>> {
         let (extent, mut position) = (Arc::clone(&self.blocks), 0);
         Ok(Box::pin(futures::stream::poll_fn(move |_| {
@@ -527,7 +528,7 @@ impl SpillWriter for SpillAppender {
 
 #[cfg(test)]
 mod fault {
-    //! A folder that takes no byte of its file beyond a place, when a test says so.
+    //! A test double for a disk that accepts no byte of a folder's file beyond an offset.
 
     use std::io;
 
@@ -537,17 +538,17 @@ mod fault {
     pub(super) struct InjectedWriteFault(Mutex<Option<(u64, io::ErrorKind)>>);
 
     impl InjectedWriteFault {
-        /// Bytes from `end` on are refused.
+        /// Refuses bytes from `end` on.
         pub(super) fn refuse_from(&self, end: u64, kind: io::ErrorKind) {
             *self.0.lock() = Some((end, kind));
         }
 
-        /// Nothing is refused any more.
+        /// Accepts all bytes again.
         pub(super) fn clear(&self) {
             *self.0.lock() = None;
         }
 
-        /// How many of so many bytes are taken from a place on: as of a full disk, some of them or none.
+        /// Returns how many of `bytes` bytes at `offset` are accepted: like a full disk, some of them or none.
         pub(super) fn accepted_bytes(&self, offset: u64, bytes: usize) -> io::Result<usize> {
             match *self.0.lock() {
                 Some((end, kind)) if offset >= end => Err(kind.into()),

@@ -1,4 +1,4 @@
-//! What is asked, out of SQL's text: one question that is honoured whole, or a list of columns.
+//! Parsing of SQL text into a single checked statement, or into a list of columns.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -26,14 +26,15 @@ use crate::parameters::{byte_offset, line_start_offsets};
 use crate::time_casts::ArrowTypePlanner;
 use crate::{decimal_literals, parse_hints, syntax};
 
-/// How deep expressions may be nested, `a + b + c` counting as two. What walks over them
-/// calls itself at each level, up to the evaluation of each batch.
+/// Maximum nesting depth of expressions; `a + b + c` counts as two. Code that walks over expressions
+/// recurses once per level, up to the evaluation of each batch.
 const EXPRESSION_DEPTH_MAX: usize = 1000;
 
-/// How many queries a UNION may have, and how many tables a FROM: the plan of either is as deep as they are many.
+/// Maximum number of queries in a UNION and of tables in a FROM: the depth of the plan grows with either
+/// number.
 const BRANCHES_MAX: usize = 1000;
 
-/// How deep the expressions of a statement are nested, and how many queries or tables stand in a row.
+/// A visitor that measures the nesting of expressions, and the lengths of UNION and FROM.
 #[derive(Default)]
 struct StatementDepth {
     current_depth: usize,
@@ -73,34 +74,34 @@ impl Visitor for StatementDepth {
     }
 }
 
-/// What is asked about a query.
+/// The kind of a statement, which determines what it returns about its query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatementKind {
-    /// Its rows.
+    /// `SELECT`: the rows of the query.
     Select,
-    /// `DESCRIBE`: its columns and their types.
+    /// `DESCRIBE`: the columns of the query and their types.
     Describe,
-    /// `SUMMARIZE`: of each column the least and the greatest value, and how they are spread.
+    /// `SUMMARIZE`: the minimum, maximum and distribution of each column.
     Summarize,
-    /// `EXPLAIN`: how it would be run.
+    /// `EXPLAIN`: the plan of the query.
     Explain,
 }
 
-/// A text that was understood.
+/// A parsed statement.
 #[derive(Debug)]
 pub struct ParsedStatement {
     /// The query.
     pub statement: Statement,
-    /// What is asked about it.
+    /// The kind of the statement.
     pub kind: StatementKind,
-    /// The sources that it calls like functions.
+    /// The sources that the query calls as table functions.
     pub function_sources: TableFunctionSources,
 }
 
-/// The statement, if it is one SELECT and its rows are wanted.
+/// Parses a text that is a single SELECT.
 ///
 /// # Errors
-/// As [`asked`].
+/// As [`parse_statement`], and [`Error::Usage`] for other kinds of statements.
 pub fn parse_select(sql: &str) -> Result<Statement> {
     match parse_statement(sql)? {
         ParsedStatement { statement, kind: StatementKind::Select, .. } => Ok(statement),
@@ -112,7 +113,7 @@ pub fn parse_select(sql: &str) -> Result<Statement> {
 }
 
 impl StatementKind {
-    /// The word that asks for it.
+    /// Returns the keyword that begins a statement of this kind.
     pub fn keyword(self) -> &'static str {
         match self {
             StatementKind::Select => "SELECT",
@@ -123,10 +124,10 @@ impl StatementKind {
     }
 }
 
-/// The statement, if it is one question.
+/// Parses a text that is a single statement, and translates it from other databases' SQL.
 ///
 /// # Errors
-/// [`Error::Usage`] where it is none.
+/// [`Error::Usage`] for invalid SQL, several statements, and statements that change data.
 pub fn parse_statement(sql: &str) -> Result<ParsedStatement> {
     // A chain of operators is as deep as it is long, and dropping it takes stack.
     let bytes = PLAN_STACK_BYTES.saturating_add(sql.len().saturating_mul(512));
@@ -159,12 +160,13 @@ pub fn parse_statement(sql: &str) -> Result<ParsedStatement> {
     })
 }
 
-/// Returns the query of an `EXPLAIN ANALYZE`, which stands where it stood; None for every other text.
+/// Returns the query of an `EXPLAIN ANALYZE` at its original position in the text; `None` for every other
+/// text.
 ///
 /// # Errors
-/// [`Error::Usage`] for options behind `EXPLAIN ANALYZE` that change nothing here.
+/// [`Error::Usage`] for options of `EXPLAIN ANALYZE` that have no effect here.
 pub fn explain_analyze_query(sql: &str) -> Result<Option<String>> {
-    // A text that is no SQL has its own message later on.
+    // Parsing reports invalid SQL later.
     let Ok(tokens) = Tokenizer::new(&syntax::TidemillDialect, sql).tokenize_with_location() else {
         return Ok(None);
     };
@@ -193,16 +195,16 @@ pub fn explain_analyze_query(sql: &str) -> Result<Option<String>> {
     Ok(Some(blank_text(before) + query))
 }
 
-/// A text as spaces of the same lines and columns.
+/// Returns spaces in place of a text, with the same lines and columns.
 pub(crate) fn blank_text(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
 }
 
-/// How many parentheses and CASEs within one another the parser is sure to follow. Beyond, it stumbles
-/// over whatever comes next, and complains of that.
+/// Maximum nesting of parentheses and CASEs that the parser is sure to follow. Beyond it, the parser fails at
+/// an arbitrary token and reports that token.
 const PARSER_NESTING_MAX: usize = 45;
 
-/// How many parentheses and CASEs a text has within one another.
+/// Returns the nesting depth of parentheses and CASEs in a text.
 fn nesting_depth(sql: &str) -> usize {
     use datafusion::sql::sqlparser::keywords::Keyword;
     let tokens = Tokenizer::new(&syntax::TidemillDialect, sql).tokenize().unwrap_or_default();
@@ -220,14 +222,14 @@ fn nesting_depth(sql: &str) -> usize {
     most
 }
 
-/// What statements begin with that change something, in whatever dialect the rest of them is.
+/// First keywords of statements that modify data, in any dialect.
 const MODIFYING_KEYWORDS: [&str; 8] =
     ["ALTER", "COPY", "CREATE", "DELETE", "DROP", "INSERT", "TRUNCATE", "UPDATE"];
 
-/// `SUMMARIZE` in its place, as long as it is, in a word that the parser knows.
+/// `SUMMARIZE`, and a keyword of the same length that the parser knows.
 const SUMMARIZE_REPLACEMENT: (&str, &str) = ("SUMMARIZE", "DESCRIBE ");
 
-/// The text with `SUMMARIZE` at its beginning written as DESCRIBE, if it is there.
+/// Returns the text with a leading `SUMMARIZE` replaced by DESCRIBE; `None` without one.
 fn replace_summarize(sql: &str) -> Option<String> {
     let start = sql.len() - sql.trim_start().len();
     let (word, end) = (sql.get(start..)?, start + SUMMARIZE_REPLACEMENT.0.len());
@@ -282,7 +284,7 @@ fn parse_single_query(sql: &str) -> Result<(Statement, StatementKind)> {
     Ok((Statement::Statement(Box::new(statement)), wanted))
 }
 
-/// The query that DESCRIBE or EXPLAIN is about, and which of them it is.
+/// Returns the query of a DESCRIBE or EXPLAIN, and the kind of the statement.
 fn unwrap_explain(statement: SqlStatement) -> Result<(SqlStatement, StatementKind)> {
     let wanted = |alias: DescribeAlias| match alias {
         DescribeAlias::Explain => StatementKind::Explain,
@@ -330,7 +332,7 @@ fn unwrap_explain(statement: SqlStatement) -> Result<(SqlStatement, StatementKin
             let mut statement = statements.remove(0);
             walk_statement_mut(&mut statement, &mut TableReplacer(&table_name));
             let wanted = match describe_alias {
-                // A table by itself has columns, and nothing to be run.
+                // EXPLAIN of a table shows its columns: it has no query to run.
                 DescribeAlias::Explain => StatementKind::Describe,
                 other => wanted(other),
             };
@@ -340,7 +342,7 @@ fn unwrap_explain(statement: SqlStatement) -> Result<(SqlStatement, StatementKin
     }
 }
 
-/// Reads another table.
+/// Replaces every table of a statement by another one.
 struct TableReplacer<'a>(&'a ObjectName);
 
 impl VisitorMut for TableReplacer<'_> {
@@ -352,7 +354,7 @@ impl VisitorMut for TableReplacer<'_> {
     }
 }
 
-/// Checks that all that a statement says is honoured.
+/// Checks that Tidemill supports every clause of a statement.
 pub fn check_syntax(statement: &Statement, context: &SessionContext) -> Result<()> {
     match statement {
         Statement::Statement(statement) => syntax::check_statement(statement, &context.state()),
@@ -360,15 +362,15 @@ pub fn check_syntax(statement: &Statement, context: &SessionContext) -> Result<(
     }
 }
 
-/// Column types in SQL's words as a schema: `id BIGINT, tags VARCHAR[]`.
+/// Parses column types in SQL into a schema: `id BIGINT, tags VARCHAR[]`.
 ///
 /// # Errors
-/// [`Error::Usage`] where they are not understood.
+/// [`Error::Usage`] for invalid column types.
 pub fn schema_from_sql(text: &str) -> Result<SchemaRef> {
     parse_schema(&SessionContext::new(), text)
 }
 
-/// The same with a session that there is.
+/// Parses column types in SQL into a schema, with the types of an existing session.
 ///
 /// # Errors
 /// As [`schema_from_sql`].
@@ -386,9 +388,9 @@ pub fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     let is_unquoted = unquoted_column_flags(&statement);
     let state = SessionStateBuilder::new_from_existing(context.state());
     let mut state = state.with_type_planner(Arc::new(ArrowTypePlanner)).build();
-    // A name of a file's column, or of a key in it, is what is written.
+    // A column or key of a file keeps the letters of its name.
     state.config_mut().options_mut().sql_parser.enable_ident_normalization = false;
-    // What a zone's times are read as; without it the zone would be forgotten.
+    // The planner needs a time zone here, or it drops the zone of a type.
     state.config_mut().options_mut().execution.time_zone = Some("UTC".into());
     let plan = plan_statement(&state, statement).map_err(|e| refused(e.into_tidemill_error()))?;
     match plan {
@@ -399,7 +401,7 @@ pub fn parse_schema(context: &SessionContext, text: &str) -> Result<SchemaRef> {
     }
 }
 
-/// Returns, for each column of a `CREATE TABLE`, whether its name is written without quotes.
+/// Returns for each column of a `CREATE TABLE` true if its name is unquoted.
 fn unquoted_column_flags(statement: &Statement) -> Vec<bool> {
     match statement {
         Statement::Statement(statement) => match statement.as_ref() {
@@ -412,7 +414,7 @@ fn unquoted_column_flags(statement: &Statement) -> Vec<bool> {
     }
 }
 
-/// Returns the columns with a note on those whose names are written without quotes.
+/// Returns the columns, with a metadata mark on those whose names are unquoted.
 fn mark_unquoted_names(schema: &Schema, is_unquoted: &[bool]) -> Schema {
     let note = HashMap::from([(UNQUOTED_NAME_METADATA_KEY.to_owned(), String::new())]);
     let fields =
@@ -423,8 +425,8 @@ fn mark_unquoted_names(schema: &Schema, is_unquoted: &[bool]) -> Schema {
     Schema::new(fields.collect::<Fields>())
 }
 
-/// A list of columns in which `Interval(DayTime)` and its like, which the parser reads as the type of
-/// SQL with a precision, are single words. Names in quotes stay as they are.
+/// Returns a list of columns in which `Interval(DayTime)` and similar types are single words. The parser
+/// would read them as SQL's INTERVAL with a precision. Quoted names stay as they are.
 fn join_interval_units(text: &str) -> String {
     let parts = text.split('"').enumerate().map(|(at, part)| match at % 2 {
         0 => ["DayTime", "YearMonth", "MonthDayNano"].iter().fold(part.to_owned(), |part, unit| {
@@ -435,7 +437,7 @@ fn join_interval_units(text: &str) -> String {
     parts.collect::<Vec<_>>().join("\"")
 }
 
-/// The same columns without what is said of the whole schema.
+/// Returns the columns of a schema without the schema's metadata.
 pub fn without_metadata(schema: &Schema) -> Schema {
     Schema::new(schema.fields().clone())
 }

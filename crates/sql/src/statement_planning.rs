@@ -1,17 +1,17 @@
-//! Casts and subqueries with names of their own.
+//! Logical plans of statements, with distinct column names for casts and subqueries.
 //!
-//! The planner names a column by its expression, and leaves casts out of the name: in
-//! `SELECT ts, CAST(ts AS DATE) AS day … GROUP BY ts, day` both keys are called `ts`, in
-//! `SELECT sum(v) AS a, sum(CAST(v AS DOUBLE)) AS b` both sums are, and it refuses them as one.
-//! Where it does, each cast of the statement is put into a function that gives back what it is
-//! given and whose name is that of the cast, and the statement is planned once more. The optimiser
-//! takes the function away, before anything looks for a cast.
+//! DataFusion's planner names a column by its expression, and leaves casts out of the name. In `SELECT ts,
+//! CAST(ts AS DATE) AS day … GROUP BY ts, day` both keys are named `ts`, and in `SELECT sum(v) AS a,
+//! sum(CAST(v AS DOUBLE)) AS b` both sums have one name; the planner refuses both as duplicates. After such
+//! an error, each cast of the statement is wrapped in a function that returns its argument and is named like
+//! the cast, and the statement is planned again. The optimizer removes the function before any rule looks for
+//! a cast.
 //!
-//! The same goes for subqueries of a select list, or beside it, all of which the planner calls `EXISTS`, `IN` or
-//! by what they select.
+//! Subqueries of a select list, or in the clauses beside it, are wrapped too: the planner names all of them
+//! `EXISTS`, `IN` or by their selected column.
 //!
-//! A value that does not fit is reported by Arrow without the cast; it is looked for in the SQL by its
-//! type.
+//! Arrow reports a value that does not fit without the cast. [`explain_cast_error`] finds the cast in the SQL
+//! by its type.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -46,18 +46,20 @@ use crate::plan_rewriting::expression_input_schema;
 use crate::statement::schema_from_sql;
 use crate::syntax;
 
-/// Columns of rows around subqueries that a statement may ask for fields of.
+/// Maximum number of outer columns whose fields the subqueries of a statement can access.
 const OUTER_COLUMNS_MAX: usize = 16;
 
-/// The function's name, which nobody writes by accident.
+/// Name of the wrapping function, which nobody writes by accident.
 const NAMED_EXPRESSION_FUNCTION: &str = "cast as named";
 
-/// Plans a statement by `plan`, in which two casts, or a cast and its value, are two columns of different names. If `plan` does
-/// not know a column, it is asked again with LATERAL before the subqueries in FROM that have a source before them; where it refuses
-/// a field of a row around a subquery, with `get_field`. It runs four times, and four times for each such column, at most.
+/// Plans a statement by `plan`, with distinct column names for a cast and its value, or for two casts.
+///
+/// If `plan` does not know a column, the statement is planned again with LATERAL before the subqueries in
+/// FROM that follow a source. If `plan` refuses a field of an outer row in a subquery, the statement is
+/// planned again with `get_field`. `plan` runs at most four times, and four times more for each such column.
 ///
 /// # Errors
-/// As `plan`.
+/// The errors of `plan`.
 pub fn plan_with_retries<T>(
     state: &SessionState,
     mut statement: Statement,
@@ -76,7 +78,8 @@ pub fn plan_with_retries<T>(
     plan_with_outer_fields(state, &mut lateral, &plan).map_err(|_| error)
 }
 
-/// Plans a statement, in which `get_field` asks for the fields of rows around subqueries where `plan` refuses others.
+/// Plans a statement, and replaces fields of outer rows in subqueries by `get_field` where `plan` refuses
+/// them.
 fn plan_with_outer_fields<T>(
     state: &SessionState,
     statement: &mut Statement,
@@ -110,10 +113,10 @@ fn plan_with_named_casts<T>(
     plan(&state, named).map_err(|again| if is_duplicate_name_error(&again) { error } else { again })
 }
 
-/// The plan of a statement, in which they are.
+/// Returns the logical plan of a statement, with distinct column names.
 ///
 /// # Errors
-/// As DataFusion's planner.
+/// The errors of DataFusion's planner.
 pub fn statement_to_plan(state: &SessionState, statement: Statement) -> PlanResult<LogicalPlan> {
     plan_with_retries(state, statement, tidemill_planning::plan_statement)
 }
@@ -131,7 +134,7 @@ fn is_unknown_column_error(error: &DataFusionError) -> bool {
     }
 }
 
-/// Whether two columns are refused because they have one name.
+/// Returns true if the planner refused two columns because of one name.
 fn is_duplicate_name_error(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::Plan(message) => message.contains(DUPLICATE_NAMES_MESSAGE),
@@ -145,22 +148,22 @@ fn is_duplicate_name_error(error: &DataFusionError) -> bool {
     }
 }
 
-/// What to do about a value that does not fit.
+/// Hint for a value that does not fit.
 const TRY_CAST_HINT: &str = "TRY_CAST gives NULL where a value does not fit";
 
-/// An error of a value that does not fit with the cast that it came from, as the SQL has it, where that
-/// can be told. `plan` is what was run; none while the query is planned.
+/// Adds the cast, as written in the SQL, to an error of a value that does not fit, if the cast can be
+/// determined. `plan` is the executed plan; `None` while the query is planned.
 pub fn explain_cast_error(error: Error, sql: &str, plan: Option<&LogicalPlan>) -> Error {
     let Error::Cast { value, to, cast: None, hint } = error else { return error };
-    // A chain of operators takes stack.
+    // A long chain of operators needs a large stack.
     let bytes = (16usize << 20).saturating_add(sql.len().saturating_mul(512));
     let mut found =
         run_on_large_stack(bytes, || Ok(find_written_casts(sql, &to))).unwrap_or_default();
-    // A cast of a text in the SQL is of no other value.
+    // A cast of a text literal is at fault only if the value is that text.
     found.retain(|cast| cast.cast_literal.as_ref().is_none_or(|literal| *literal == value));
     let of_value: Vec<&WrittenCast> =
         found.iter().filter(|cast| cast.cast_literal.as_deref() == Some(value.as_str())).collect();
-    // Casts that nobody has written may be at fault, too.
+    // An implicit cast may be at fault too.
     let are_all = plan.is_some_and(|plan| count_planned_casts(plan, &to) <= found.len());
     let blamed: Vec<&WrittenCast> = match of_value.is_empty() {
         false => of_value,
@@ -184,7 +187,7 @@ pub fn explain_cast_error(error: Error, sql: &str, plan: Option<&LogicalPlan>) -
                 Some(_) => {
                     join(hint, &format!("TRY_CAST(x AS {to}) gives NULL for a text that is none"))
                 }
-                // Of a function that reads a text, as one of a format or `a UUID`: it has said itself what to do.
+                // The error of a function that reads text, such as a format or `a UUID`, has a hint of its own.
                 None => hint,
             };
             Error::Cast { value, to, cast: None, hint }
@@ -202,7 +205,7 @@ pub fn explain_cast_error(error: Error, sql: &str, plan: Option<&LogicalPlan>) -
     }
 }
 
-/// The type that SQL calls so; none where it is no type that a cast can name.
+/// Returns the type of that SQL name; `None` if a cast cannot name it.
 fn parse_castable_type(name: &str) -> Option<DataType> {
     let schema = schema_from_sql(&format!("x {name}")).ok()?;
     match schema.fields().as_ref() {
@@ -211,22 +214,22 @@ fn parse_castable_type(name: &str) -> Option<DataType> {
     }
 }
 
-/// A cast in the SQL.
+/// A cast as written in the SQL.
 struct WrittenCast {
-    /// As it is written, shortened.
+    /// The SQL text, shortened.
     sql_text: String,
-    /// Its type as it is written.
+    /// The type as written.
     type_name: String,
-    /// What is cast, if it is a text in the SQL.
+    /// The value, if it is a literal.
     cast_literal: Option<String>,
-    /// Whether it is a cast, and not `DATE '…'`.
+    /// True for a cast, false for `DATE '…'`.
     is_cast: bool,
 }
 
-/// The longest cast that a message shows whole, in letters.
+/// Maximum number of characters of a cast that a message shows in full.
 const CAST_TEXT_CHARS_MAX: usize = 100;
 
-/// The casts to a type of this name that a statement has, each once.
+/// Returns the distinct casts to a type of this name in a statement.
 fn find_written_casts(sql: &str, to: &str) -> Vec<WrittenCast> {
     struct WrittenCastFinder<'a> {
         type_name: &'a str,
@@ -300,7 +303,7 @@ fn find_written_casts(sql: &str, to: &str) -> Vec<WrittenCast> {
     casts.written_casts
 }
 
-/// How many different casts to a type of this name a plan has, of values of another kind.
+/// Returns the number of distinct casts to a type of this name in a plan, without casts of integers.
 fn count_planned_casts(plan: &LogicalPlan, to: &str) -> usize {
     let mut found = HashSet::new();
     let walked = plan.apply_with_subqueries_dyn(&mut |node| {
@@ -320,7 +323,7 @@ fn count_planned_casts(plan: &LogicalPlan, to: &str) -> usize {
     walked.map_or(usize::MAX, |_| found.len())
 }
 
-/// The statement with a function around each cast, if it has one.
+/// Wraps each cast and subquery of a statement in the naming function; returns `None` if there is none.
 fn name_casts_and_subqueries(mut statement: Statement) -> Option<Statement> {
     let Statement::Statement(inner) = &mut statement else { return None };
     let mut names = ColumnNamer::default();
@@ -331,15 +334,15 @@ fn name_casts_and_subqueries(mut statement: Statement) -> Option<Statement> {
 #[derive(Default)]
 struct ColumnNamer {
     has_changed: bool,
-    /// How many selects are around what is looked at.
+    /// Number of enclosing SELECTs.
     select_depth: usize,
 }
 
 impl VisitorMut for ColumnNamer {
     type Break = ();
 
-    /// A column without a name of its own is called what the query says; so are those of subqueries,
-    /// which the optimiser joins by their names.
+    /// Gives a column without an alias its SQL text as name. The columns of subqueries need one as well,
+    /// because the optimizer joins subqueries by column names.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         self.select_depth += 1;
         let mut asked = SubqueryNamer::default();
@@ -396,7 +399,7 @@ impl VisitorMut for ColumnNamer {
             SqlExpr::Cast { kind: CastKind::TryCast | CastKind::SafeCast, data_type, .. } => {
                 format!("TRY_CAST {data_type}")
             }
-            // The planner makes a cast of it.
+            // The planner turns it into a cast.
             SqlExpr::AtTimeZone { time_zone, .. } => format!("AT TIME ZONE {time_zone}"),
             _ => return ControlFlow::Continue(()),
         };
@@ -406,7 +409,7 @@ impl VisitorMut for ColumnNamer {
     }
 }
 
-/// The expression in the function that has a name for it.
+/// Wraps an expression in the function that carries its name.
 fn wrap_with_name(expr: &SqlExpr, name: String) -> SqlExpr {
     let args = [expr.clone(), SqlExpr::value(Value::SingleQuotedString(name))];
     let args = args.map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).to_vec();
@@ -426,14 +429,15 @@ fn wrap_with_name(expr: &SqlExpr, name: String) -> SqlExpr {
     })
 }
 
-/// What a subquery's name begins with, in the place of a cast's word.
+/// Prefix of a subquery's name, in the place of `CAST` or `TRY_CAST`.
 const SUBQUERY_NAME_PREFIX: &str = "SELECT ";
 
-/// Subqueries of a select list, or of what stands beside it: the planner calls all alike.
+/// Wraps the subqueries of a select list, and of the clauses beside it: the planner gives all of them one
+/// name.
 #[derive(Default)]
 struct SubqueryNamer {
     has_changed: bool,
-    /// How many queries are around what is looked at.
+    /// Number of enclosing queries.
     query_depth: usize,
 }
 
@@ -478,7 +482,7 @@ fn has_cast(expr: &SqlExpr) -> bool {
     walk_expr(expr, &mut CastFinder)
 }
 
-/// Gives back its first argument; the second is the cast's word and type.
+/// The function that returns its first argument. The second argument is the keyword and type of the cast.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct NamedExpressionFunction {
     signature: Signature,

@@ -1,9 +1,10 @@
-//! Sorts of subqueries that change no answer.
+//! Removes sorts of subqueries that do not affect the result.
 //!
-//! `SELECT * FROM (SELECT … ORDER BY n DESC) LIMIT 10` takes the first rows of a sorted subquery, as in PostgreSQL and DuckDB. DataFusion's
-//! planner takes away each `ORDER BY` in FROM that has no LIMIT of its own; here it leaves them, and this rule takes away those
-//! whose order is lost: below a join, a group, a set operation other than UNION ALL, or another sort. Elsewhere the rows keep their
-//! order up to the result or a LIMIT. A window without an ORDER BY asks for none, so that a later rule may take its sort away.
+//! `SELECT * FROM (SELECT … ORDER BY n DESC) LIMIT 10` takes the first rows of a sorted subquery, as in PostgreSQL and
+//! DuckDB. DataFusion's planner removes each `ORDER BY` in FROM without a LIMIT of its own. Here the planner keeps them,
+//! and this rule removes those whose order is lost: below a join, a group, a set operation other than UNION ALL, or
+//! another sort. Elsewhere the rows keep their order up to the result or a LIMIT. A window without an ORDER BY requires
+//! no order, so that a later rule may remove its sort.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_planning::DynLogicalPlan;
 
-/// The rule. See the module.
+/// An analyzer rule that removes sorts whose order is lost.
 #[derive(Debug)]
 pub(crate) struct SubquerySortRemovalRule;
 
@@ -33,7 +34,7 @@ impl AnalyzerRule for SubquerySortRemovalRule {
     }
 }
 
-/// Takes away the sorts of a plan whose order is lost above them. The order of the plan's own rows matters if `is_ordered`.
+/// Removes the sorts of a plan whose order is lost above them. `is_ordered` says that the order of the plan's rows matters.
 fn remove_lost_sorts(plan: LogicalPlan, is_ordered: bool) -> PlanResult<LogicalPlan> {
     let plan = match plan {
         LogicalPlan::Sort(sort) if sort.fetch.is_none() && !is_ordered => {
@@ -57,7 +58,7 @@ fn remove_lost_sorts(plan: LogicalPlan, is_ordered: bool) -> PlanResult<LogicalP
     let plan = plan.map_subqueries(|plan| match plan {
         LogicalPlan::Subquery(mut subquery) => {
             let plan = Arc::unwrap_or_clone(subquery.subquery);
-            // The order of the subquery itself, which an ARRAY of it takes.
+            // The order of the subquery itself, which `ARRAY(SELECT … ORDER BY …)` needs.
             let is_ordered = matches!(plan, LogicalPlan::Sort(_));
             subquery.subquery = Arc::new(remove_lost_sorts(plan, is_ordered)?);
             Ok(Transformed::yes(LogicalPlan::Subquery(subquery)))

@@ -1,5 +1,5 @@
-//! Letters of a text by their numbers: `x[1]`, `x[2:4]`, as DuckDB has it; and items of lists without nulls. DataFusion knows
-//! items of lists.
+//! Planning of subscripts on texts, `x[1]` and `x[2:4]`, as in DuckDB; and of subscripts on lists from
+//! aggregates that ignore nulls. DataFusion plans subscripts on other lists.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,7 +9,7 @@ use datafusion::logical_expr::expr::{NullTreatment, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF};
 
-/// Plans numbers in brackets behind a text.
+/// Plans subscripts on texts.
 #[derive(Debug)]
 pub(crate) struct TextSubscriptPlanner;
 
@@ -21,7 +21,8 @@ impl ExprPlanner for TextSubscriptPlanner {
     ) -> PlanResult<PlannerResult<RawFieldAccessExpr>> {
         static SLICE: LazyLock<Option<Arc<ScalarUDF>>> =
             LazyLock::new(|| tidemill_functions::text_slice_udf().map(Arc::new));
-        // DataFusion makes `nth_value` of it, which counts nulls, and fails of the place 0, where no list has an item.
+        // DataFusion plans `nth_value`, which counts nulls, and which fails for position 0, where no list has
+        // an item.
         if let (Expr::AggregateFunction(call), GetFieldAccess::ListIndex { key }) =
             (&expr.expr, &expr.field_access)
             && (call.params.null_treatment == Some(NullTreatment::IgnoreNulls)

@@ -1,7 +1,7 @@
-//! Which type a cast to a TIMESTAMP, or of a time to a number, is of.
+//! Types of casts to TIMESTAMP and of casts of times to numbers.
 //!
-//! `TIMESTAMP` in SQL is of microseconds ([`SqlTypes`]), which reach from the year −290307 to 294246,
-//! unless what is cast has nanoseconds. `TIMESTAMP WITH TIME ZONE` is of UTC. Whole numbers are seconds,
+//! `TIMESTAMP` in SQL has microseconds ([`SqlTypePlanner`]), which range from the year −290307 to 294246,
+//! unless the value has nanoseconds. `TIMESTAMP WITH TIME ZONE` is in UTC. Whole numbers are seconds,
 //! whatever the unit.
 
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::error_translation::into_datafusion_error;
 use crate::local_times::is_utc;
 use crate::map_types::map_type;
 
-/// Says of a type that its unit is not asked for. It is the field's name, of which a cast makes no use:
-/// metadata would have to be the same in all rows of VALUES.
+/// Field name that marks a timestamp type without an explicit unit. Casts ignore the field's name; metadata
+/// would have to be the same in all rows of VALUES.
 pub(crate) const ANY_UNIT_FIELD_NAME: &str = "tidemill:any_unit";
 
-/// SQL's names of timestamps.
+/// Plans SQL's names of timestamp types.
 #[derive(Debug)]
 pub(crate) struct SqlTypePlanner;
 
@@ -60,14 +60,15 @@ impl TypePlanner for SqlTypePlanner {
     }
 }
 
-/// Maps, Arrow's names of the types that SQL has no name for, and `TIME` with a precision, in the types of a schema.
+/// Plans types in a schema: maps, Arrow's names of types that SQL has no name for, and `TIME` with a
+/// precision.
 #[derive(Debug)]
 pub(crate) struct ArrowTypePlanner;
 
 impl TypePlanner for ArrowTypePlanner {
     fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
         let field = |data_type| Arc::new(Field::new("", data_type, true));
-        // Without a precision, SQL's own rule applies.
+        // DataFusion plans `TIME` without a precision.
         if let SqlType::Time(Some(precision), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) =
             sql_type
         {
@@ -81,8 +82,9 @@ impl TypePlanner for ArrowTypePlanner {
     }
 }
 
-/// A type that SQL has no name for, by the name that Arrow has: `FixedSizeBinary(16)`, `IntervalDayTime`. A schema shows
-/// such a type so; `Time32(ms)` is shown as `TIME(3)`, and understood.
+/// Parses Arrow's name of a type that SQL has no name for, such as `FixedSizeBinary(16)` or
+/// `IntervalDayTime`. Schemas are displayed with these names. `Time32(ms)` is displayed as `TIME(3)`, and is
+/// accepted here too.
 pub(crate) fn parse_arrow_type(name: &str, modifiers: &[String]) -> Option<DataType> {
     match (name, modifiers) {
         ("IntervalDayTime", []) => Some(DataType::Interval(IntervalUnit::DayTime)),
@@ -96,7 +98,8 @@ pub(crate) fn parse_arrow_type(name: &str, modifiers: &[String]) -> Option<DataT
     }
 }
 
-/// The type of a time of day with so many digits behind its seconds' point; none where there is no such type.
+/// Returns the type of a time of day with `precision` fractional digits of a second; `None` if there is no
+/// such type.
 fn time_of_day_type(precision: u64) -> Option<DataType> {
     Some(match precision {
         0 => DataType::Time32(TimeUnit::Second),
@@ -107,8 +110,8 @@ fn time_of_day_type(precision: u64) -> Option<DataType> {
     })
 }
 
-/// A cast to a `TIMESTAMP` of no given unit as one to a type that holds what is cast: `wanted` is
-/// the type, `value` what is cast to it. Whole numbers are seconds.
+/// Chooses the unit of a cast of `value` to the TIMESTAMP type `wanted` without an explicit unit: one that
+/// holds the value. Returns the value to cast, in which whole numbers are seconds, and the type.
 pub(crate) fn resolve_timestamp_unit(
     value: Expr,
     wanted: &FieldRef,
@@ -134,8 +137,8 @@ pub(crate) fn resolve_timestamp_unit(
     Some((value, DataType::Timestamp(unit, zone.clone())))
 }
 
-/// A number with a point is no time: whole numbers are seconds, and Arrow would take such a one for
-/// microseconds.
+/// Refuses casts of floats and decimals to TIMESTAMP. Whole numbers are seconds, whereas Arrow would read a
+/// float as microseconds.
 pub(crate) fn refuse_fraction_as_timestamp(
     value: &Expr,
     to: &FieldRef,
@@ -153,11 +156,11 @@ pub(crate) fn refuse_fraction_as_timestamp(
     )))
 }
 
-/// Whether a cast makes a whole number of a time, which Arrow would count in units of the time's type:
-/// other ones of a file of milliseconds than of one of microseconds.
+/// Returns true for a cast of a time to an integer. Arrow would count in units of the time's type, so that a
+/// file with milliseconds would give other numbers than one with microseconds.
 ///
 /// # Errors
-/// For a number with digits behind its point, and where a time of day is or becomes a number.
+/// If a time is cast to a number with fractional digits, and if a time of day is cast to or from a number.
 pub(crate) fn is_time_to_integer_cast(
     value: &Expr,
     to: &FieldRef,
@@ -185,7 +188,7 @@ pub(crate) fn is_time_to_integer_cast(
     }
 }
 
-/// How many whole seconds a timestamp, or days a date, is after 1970.
+/// Returns the whole seconds of a timestamp, or the days of a date, since 1970.
 pub(crate) fn whole_seconds_or_days(value: Expr, schema: &DFSchema) -> PlanResult<Expr> {
     Ok(match value.get_type(schema)? {
         DataType::Date64 => Expr::Cast(Cast::new(Box::new(value), DataType::Date32)),
@@ -193,10 +196,10 @@ pub(crate) fn whole_seconds_or_days(value: Expr, schema: &DFSchema) -> PlanResul
     })
 }
 
-/// What a cast to a `TIMESTAMP` casts, and to which type, where that is not what is written.
+/// Returns the value and type of a cast to TIMESTAMP if they differ from those written.
 ///
 /// # Errors
-/// As [`no_part_is_a_time`].
+/// See [`refuse_fraction_as_timestamp`].
 pub(crate) fn rewrite_timestamp_cast(
     value: &Expr,
     wanted: &FieldRef,
@@ -210,8 +213,8 @@ pub(crate) fn rewrite_timestamp_cast(
         .or_else(|| is_shown.then(|| (value, wanted.data_type().clone()))))
 }
 
-/// A time of a zone that is cast to a `TIMESTAMP`, which has none: as the clocks there show it, and not
-/// those of UTC.
+/// Converts a time with a zone that is cast to TIMESTAMP, which has none, to the local time of that zone
+/// instead of UTC.
 pub(crate) fn zoned_to_local_time(
     value: &Expr,
     wanted: &FieldRef,

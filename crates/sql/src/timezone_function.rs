@@ -1,5 +1,5 @@
-//! `timezone(zone, ts)`: of a TIMESTAMP the instant at which clocks of the zone show it, of an instant what they show then,
-//! a TIMESTAMP. PostgreSQL and DuckDB have it so; `ts AT TIME ZONE zone` stays an instant here.
+//! The function `timezone(zone, ts)`: converts a TIMESTAMP, as local time of the zone, to an instant, and an instant to
+//! local time, a TIMESTAMP, as in PostgreSQL and DuckDB. `ts AT TIME ZONE zone` always returns an instant here.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result as PlanResult, ScalarValue, internal_err};
@@ -9,10 +9,10 @@ use datafusion::logical_expr::{
 
 use crate::local_times::instants_to_local_times;
 
-/// The name of the function, as which the call is planned: `tidemill_timezone(ts AT TIME ZONE zone, ts)`.
+/// The internal name of the function; the call is planned as `tidemill_timezone(ts AT TIME ZONE zone, ts)`.
 const FUNCTION_NAME: &str = "tidemill_timezone";
 
-/// The function.
+/// Returns the function to register.
 pub(crate) fn timezone_udf() -> ScalarUDF {
     ScalarUDF::from(TimezoneFunction { signature: Signature::any(2, Volatility::Immutable) })
 }

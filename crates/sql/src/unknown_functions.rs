@@ -1,8 +1,8 @@
-//! What was meant by a function that there is not.
+//! Errors and suggestions for unknown functions.
 //!
-//! A slip of the pen is told by its letters. The name that another engine has for something is not
-//! like ours at all, and what is nearest to it misleads: for these there is a table of what is
-//! written here, each row of which a test runs.
+//! A misspelled name is recognised by its letters. Another engine's name for a function is often unlike
+//! Tidemill's, and the nearest name would mislead. Tables list such names with Tidemill's expression; a test
+//! runs each expression.
 
 use std::collections::BTreeSet;
 
@@ -11,21 +11,21 @@ use tidemill_base::error::Error;
 
 use crate::dialects::function_calls::{call_rewrites, foreign_signatures};
 
-/// Functions of other engines, and what is written here: of a number `n`, a text `x`, a time `ts`, a day
-/// `d`, a condition `c`, a `list`.
+/// Scalar functions of other engines, with Tidemill's expression over a number `n`, a text `x`, a time `ts`,
+/// a day `d`, a condition `c` and a `list`.
 pub const FOREIGN_SCALARS: [(&[&str], &str); 3] = [
     (&["parse_date"], "CAST(strptime('20/11/2026', '%d/%m/%Y') AS DATE)"),
     (&["time_slice"], "time_bucket(INTERVAL '5 minutes', ts)"),
     (&["try_cast", "safe_cast"], "TRY_CAST(x AS BIGINT)"),
 ];
 
-/// The same, of aggregates.
+/// Aggregates of other engines, with Tidemill's expression.
 pub const FOREIGN_AGGREGATES: [(&[&str], &str); 2] =
     [(&["any"], "bool_or(c), any_value(x)"), (&["averageif"], "avg(n) FILTER (WHERE c)")];
 
-/// Functions of other engines that are no expression here, and what is done instead.
+/// Functions of other engines without an equivalent expression, with an alternative.
 pub const FUNCTION_ALTERNATIVES: &[(&[&str], &str)] = &[
-    // Groups.
+    // Aggregates.
     (
         &["histogram_numeric", "histogram_values"],
         "SELECT x, count(*) FROM t GROUP BY x counts each value, and width_bucket(n, 0, 100, 10) in place of x \
@@ -247,7 +247,7 @@ pub const FUNCTION_ALTERNATIVES: &[(&[&str], &str)] = &[
     ),
     (&["max_n", "maxn", "top_n"], "maximum(x, n)"),
     (&["min_n", "minn", "bottom_n"], "minimum(x, n)"),
-    // What is no value of a row.
+    // Functions that return no value of a row.
     (
         &["hostname", "fqdn", "currentdatabase", "current_database", "database"],
         "leave it out: a query reads files, and knows no server",
@@ -260,7 +260,7 @@ pub const FUNCTION_ALTERNATIVES: &[(&[&str], &str)] = &[
     (&["nextval", "currval", "lastval"], "row_number() OVER (ORDER BY ts) numbers rows"),
 ];
 
-/// The refusal of a function that is not known.
+/// Returns the error for an unknown function.
 pub fn unknown_function_error(name: &str) -> Error {
     let message = format!("unknown function `{name}`");
     let folded = name.to_lowercase();
@@ -290,12 +290,12 @@ pub fn unknown_function_error(name: &str) -> Error {
     }
 }
 
-/// What is done instead of a call of a function that is no expression here.
+/// Returns the alternative to a function that has no equivalent expression.
 pub(crate) fn function_alternative(name: &str) -> Option<&'static str> {
     FUNCTION_ALTERNATIVES.iter().find(|(names, _)| names.contains(&name)).map(|(_, text)| *text)
 }
 
-/// Aggregates that SQL gains, and DataFusion does not know.
+/// Aggregates that Tidemill adds to those of DataFusion.
 pub const ADDED_AGGREGATES: [&str; 15] = [
     "unique",
     "hll_sketch",
@@ -314,7 +314,7 @@ pub const ADDED_AGGREGATES: [&str; 15] = [
     "collect",
 ];
 
-/// The names of all functions that may be called, in order.
+/// Returns the names of all functions that a query can call, in order.
 fn known_function_names() -> BTreeSet<String> {
     let state = SessionStateBuilder::new().with_default_features().build();
     let elsewhere = call_rewrites().filter_map(|(call, _)| call.split('(').next());
@@ -328,7 +328,7 @@ fn known_function_names() -> BTreeSet<String> {
     theirs.chain(state.window_functions().keys()).cloned().chain(ours).chain(native).collect()
 }
 
-/// The functions that a slip of the pen most likely meant, of several that are as near.
+/// Functions that are preferred among several equally near suggestions.
 const COMMON_FUNCTIONS: [&str; 20] = [
     "count",
     "sum",
@@ -352,8 +352,8 @@ const COMMON_FUNCTIONS: [&str; 20] = [
     "regexp_match",
 ];
 
-/// The first of the names that are most like a word: one letter may differ, of six two. A short name is
-/// like many others.
+/// Returns the first of the names that are nearest to a word. One letter may differ, of six letters two. A
+/// short name is near to many others, so it gets no suggestion.
 fn nearest_function<'a>(word: &str, names: &'a BTreeSet<String>) -> Option<&'a str> {
     names
         .iter()

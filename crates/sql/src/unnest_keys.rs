@@ -1,14 +1,14 @@
-//! Rows of lists: what was a row's key is one no more.
+//! Hides the keys of rows whose lists are unnested, because such rows have no keys.
 //!
-//! DataFusion takes the keys of an aggregation for keys of the rows that `unnest` makes of its lists, too:
-//! `ORDER BY k, u` would be in the order of `k` alone, `GROUP BY k, u` would group by `k`, and `DISTINCT`
-//! leave each row as it is. So, where there may be keys below an `unnest`, whatever stands beside the lists
-//! passes through a function that tells nothing of it, known as a key or not: some are found by their names
-//! alone, once other rules have settled these.
+//! DataFusion also treats the keys of an aggregation as keys of the rows that `unnest` makes of its lists:
+//! `ORDER BY k, u` would sort by `k` alone, `GROUP BY k, u` would group by `k`, and `DISTINCT`
+//! would keep each row. So, where there may be keys below an `unnest`, all columns beside the lists
+//! pass through a function with no known properties, whether or not they are known as keys: DataFusion finds some keys
+//! by name alone, after other rules have settled the names.
 //!
-//! The planner itself adds what a key tells to a `GROUP BY`, before any rule comes: to `SELECT k,
-//! count(DISTINCT u) FROM (SELECT k, unnest(…) AS u …) GROUP BY k`. Subqueries that have an `unnest` are
-//! therefore planned so, too.
+//! The planner itself adds columns that depend on a key to a `GROUP BY`, before any rule runs: to `SELECT k,
+//! count(DISTINCT u) FROM (SELECT k, unnest(…) AS u …) GROUP BY k`. The relation planner here therefore also hides
+//! the keys of subqueries with an `unnest`.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -31,12 +31,12 @@ use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::plan_rewriting::invoke_unary_function;
 
-/// Plans subqueries, and what WITH names.
+/// A relation planner that hides the keys of subqueries and common table expressions with an `unnest`.
 #[derive(Debug)]
 pub(crate) struct UnnestSubqueryPlanner;
 
 thread_local! {
-    /// Whether the next relation has been seen: its planning begins with us again.
+    /// Whether the next relation is already being planned: planning it calls this planner again.
     static IS_PLANNING_RELATION: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -64,7 +64,7 @@ impl RelationPlanner for UnnestSubqueryPlanner {
     }
 }
 
-/// The rule. It comes before all that look at keys.
+/// An analyzer rule that hides the keys below an `unnest`. It runs before all rules that use keys.
 #[derive(Debug)]
 pub(crate) struct UnnestKeysRule;
 
@@ -97,7 +97,7 @@ impl AnalyzerRule for UnnestKeysRule {
                 let schema = Arc::new(schema);
                 Ok(Transformed::yes(LogicalPlan::Unnest(Unnest { input, schema, ..unnest })))
             }
-            // What is known of the steps above is what is known of those below.
+            // The known properties of the nodes above derive from those below.
             other if has_changed => Ok(Transformed::yes(other.recompute_schema()?)),
             other => Ok(Transformed::no(other)),
         })?;
@@ -105,7 +105,7 @@ impl AnalyzerRule for UnnestKeysRule {
     }
 }
 
-/// Whether something below has rows with keys: groups, different rows, rows that are numbered.
+/// Returns whether a node below has rows with keys: groups, distinct rows, numbered rows.
 fn has_keyed_rows(plan: &LogicalPlan) -> PlanResult<bool> {
     plan.exists_dyn(&mut |node| {
         Ok(matches!(
@@ -115,10 +115,10 @@ fn has_keyed_rows(plan: &LogicalPlan) -> PlanResult<bool> {
     })
 }
 
-/// The same rows of the same columns, of which none is known to be a key. Those of `lists` are none.
+/// Projects a plan to the same columns without known keys. The columns of `lists` are never keys and stay unchanged.
 ///
 /// # Errors
-/// As DataFusion's plans.
+/// The errors of DataFusion's plan nodes.
 pub fn hide_keys(plan: LogicalPlan, lists: &[Column]) -> PlanResult<LogicalPlan> {
     let schema = plan.schema();
     let columns = schema.iter().map(|(qualifier, field)| {
@@ -136,7 +136,7 @@ pub fn hide_keys(plan: LogicalPlan, lists: &[Column]) -> PlanResult<LogicalPlan>
     Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?))
 }
 
-/// A value as it is.
+/// The function `repeated`, which returns its argument.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct HideKeyFunction {
     signature: Signature,

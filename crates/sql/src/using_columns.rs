@@ -1,9 +1,9 @@
-//! Columns that a join is `USING`, where they are named without a source.
+//! Qualifies columns of `USING` joins that are named without a source.
 //!
-//! DataFusion knows in a select list that both sides' `id` are one column, and refuses it in WHERE, and
-//! beyond the second source everywhere. Here such a name is given the first source that it is of before the
-//! statement is planned. RIGHT and FULL joins of two sources are written with ON
-//! (`dialects::outer_using`); of more, USING is refused.
+//! In a select list DataFusion knows that both sides' `id` are one column. It rejects the name in WHERE, and
+//! everywhere if there are more than two sources. Here such a name is qualified with the first source that has it, before
+//! planning. RIGHT and FULL joins of two sources are rewritten with ON
+//! (`dialects::outer_using`); with more sources, USING is rejected.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_planning::{walk_expr_mut, walk_statement_mut};
 
-/// Says of which source the columns are that joins are USING.
+/// Qualifies the columns that joins are USING with their source.
 pub fn qualify_using_columns(statement: &mut Statement) {
     walk_statement_mut(statement, &mut UsingColumnVisitor);
 }
@@ -34,7 +34,7 @@ impl VisitorMut for UsingColumnVisitor {
         if let Some(condition) = &mut select.selection {
             walk_expr_mut(condition, &mut named);
         }
-        // Of two sources DataFusion knows it elsewhere.
+        // With two sources DataFusion resolves the name elsewhere.
         if joins < 2 {
             return ControlFlow::Continue(());
         }
@@ -59,11 +59,11 @@ impl VisitorMut for UsingColumnVisitor {
     }
 }
 
-/// For each column that joins are USING what it is, and how many joins there are.
+/// Returns the qualified expression of each USING column, and the number of joins.
 fn using_columns(from: &TableWithJoins) -> (HashMap<String, Expr>, usize) {
     let mut found: HashMap<String, Expr> = HashMap::new();
     let Some(first) = table_qualifier(&from.relation) else { return (found, 0) };
-    // Who might have a column of which nothing is said.
+    // Sources that may have an unqualified column.
     let mut sources = vec![first];
     for join in &from.joins {
         let Some(right) = table_qualifier(&join.relation) else { return (HashMap::new(), 0) };
@@ -77,7 +77,7 @@ fn using_columns(from: &TableWithJoins) -> (HashMap<String, Expr>, usize) {
         if let JoinConstraint::Using(columns) = constraint {
             for column in columns {
                 let [ObjectNamePart::Identifier(column)] = column.0.as_slice() else { continue };
-                // Which of several has it is for the planner to say.
+                // If several sources may have it, the planner decides.
                 if let [only] = sources.as_slice() {
                     let own = Expr::CompoundIdentifier(vec![only.clone(), column.clone()]);
                     found.entry(lookup_name(column)).or_insert(own);
@@ -89,7 +89,7 @@ fn using_columns(from: &TableWithJoins) -> (HashMap<String, Expr>, usize) {
     (found, from.joins.len())
 }
 
-/// What a source is called.
+/// Returns the name by which columns of a table are qualified.
 pub(crate) fn table_qualifier(table: &TableFactor) -> Option<Ident> {
     match table {
         TableFactor::Table { alias: Some(alias), .. }
@@ -102,7 +102,7 @@ pub(crate) fn table_qualifier(table: &TableFactor) -> Option<Ident> {
     }
 }
 
-/// A name as it is looked up: without quotes its case does not count.
+/// Returns the lookup form of a name: unquoted names ignore case.
 fn lookup_name(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
@@ -110,10 +110,10 @@ fn lookup_name(name: &Ident) -> String {
     }
 }
 
-/// Puts them in the place of their names.
+/// A visitor that replaces names by qualified columns.
 pub(crate) struct UsingColumnQualifier<'a> {
     columns: &'a HashMap<String, Expr>,
-    /// How many subqueries are around, whose names are their own.
+    /// Number of enclosing subqueries; names within them are their own.
     subquery_depth: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Frames of windows by what their rows are in order of, where DataFusion's are not as they are written.
+//! Frames of window calls that DataFusion does not run as SQL defines them.
 
 use std::sync::Arc;
 
@@ -24,25 +24,25 @@ use crate::datafusion_names::windows;
 use crate::error_translation::into_datafusion_error;
 use crate::local_times::{is_utc, units_per_second};
 
-/// A day, in nanoseconds.
+/// Nanoseconds of a day.
 const DAY_NANOS: i128 = 86_400_000_000_000;
 
-/// How the calls are named that have the frames of rows without a key.
+/// Name prefix of the calls that compute the frames of rows with a null key.
 const NULL_KEY_CALL_PREFIX: &str = "__of_nulls_";
 
-/// A window's call with a frame, and with keys, that DataFusion runs as they are written.
+/// Rewrites a window call so that DataFusion runs its frame and keys as SQL defines them.
 ///
-/// - Without offsets RANGE is of the equals of a row, as GROUPS is, which can be had of each type;
-///   DataFusion's search for them has an order of its own in lists and records.
-/// - A key and its distance meet at a type that holds their sum and each digit of both. DataFusion rounds
-///   the distance, and a sum that does not fit ends its search behind the rows without a key.
-/// - Distances of rows that are more than any input has are the most.
-/// - The last value so far that is not null is an aggregate, as the greatest one is. DataFusion's window
-///   function searches all rows for each.
+/// - RANGE without offsets becomes GROUPS, because its bounds are a row's peers, which every type has.
+///   DataFusion's search for RANGE bounds orders lists and structs differently.
+/// - A key and its offset are cast to a type that holds their sum and every digit of both. DataFusion rounds
+///   the offset, and a sum that does not fit makes its search end behind the rows with a null key.
+/// - Row offsets beyond the number of rows of any input become the maximum.
+/// - `first_value` and `last_value` with IGNORE NULLS up to the current row become aggregates. DataFusion's
+///   window function searches all rows for each row.
 ///
 /// # Errors
-/// Where the frame's offsets are no distance between what the rows are in order of. DataFusion takes a
-/// number beside a day for months.
+/// If the offsets of a frame are no distances between values of the key. DataFusion reads a number beside a
+/// day as months.
 pub(crate) fn rewrite_window_call(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let Expr::WindowFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     let aggregate = equivalent_running_aggregate(&call);
@@ -116,15 +116,15 @@ fn rewrite_frame(
     Ok(Transformed::yes(Expr::WindowFunction(call)))
 }
 
-/// What a key and its distances are added as.
+/// The type in which a key and its offsets are added.
 enum RangeArithmetic {
     Unchanged,
     CastTo(DataType),
-    /// The key as a number of nanoseconds, and the distances too.
+    /// The key as a number of nanoseconds, and so its offsets.
     Nanoseconds,
 }
 
-/// What holds each digit of a key and of its distances, and their sums.
+/// Chooses the type that holds every digit of a key, of its offsets, and of their sums.
 fn choose_range_arithmetic(of: &DataType, offsets: &[String]) -> PlanResult<RangeArithmetic> {
     let spans = || offsets.iter().filter_map(|offset| parse_interval(offset));
     match of {
@@ -158,7 +158,7 @@ fn choose_range_arithmetic(of: &DataType, offsets: &[String]) -> PlanResult<Rang
     }
 }
 
-/// The decimal for keys with so many digits before the point, and so many behind it.
+/// Chooses the decimal for keys with `before` digits before the point and `scale` digits after it.
 fn decimal_range_arithmetic(
     of: &DataType,
     before: usize,
@@ -172,7 +172,7 @@ fn decimal_range_arithmetic(
     let before = offsets.iter().map(|offset| digits(offset).0).fold(before, usize::max);
     let places = offsets.iter().map(|offset| digits(offset).1).max().unwrap_or(0);
     let places = i8::try_from(places).unwrap_or(i8::MAX).max(scale);
-    // A sum has a digit more than what is added.
+    // A sum has one digit more than its operands.
     match before + 1 + usize::try_from(places).unwrap_or(0) {
         ..=38 => {
             Ok(RangeArithmetic::CastTo(DataType::Decimal128(DECIMAL128_MAX_PRECISION, places)))
@@ -191,7 +191,7 @@ fn decimal_range_arithmetic(
     }
 }
 
-/// Timestamps for distances that the key's type has no unit for.
+/// Chooses timestamps with microseconds for offsets that are finer than the key's unit.
 fn microsecond_range_arithmetic(
     of: &DataType,
     zone: Option<Arc<str>>,
@@ -208,7 +208,7 @@ fn microsecond_range_arithmetic(
     Ok(RangeArithmetic::CastTo(DataType::Timestamp(TimeUnit::Microsecond, zone)))
 }
 
-/// The aggregate that a call of a window function is.
+/// Returns the aggregate that computes the same values as a call of a window function.
 fn equivalent_running_aggregate(call: &WindowFunction) -> Option<Arc<AggregateUDF>> {
     let WindowFunctionParams { window_frame: frame, null_treatment, .. } = &call.params;
     let is_from_start =
@@ -233,7 +233,7 @@ fn cast_expr(expr: Expr, to: DataType) -> Expr {
     Expr::Cast(Cast::new(Box::new(expr), to))
 }
 
-/// Whether DataFusion's search has the order in which rows of the type are sorted.
+/// Returns true if DataFusion's search for RANGE bounds uses the order in which rows of the type are sorted.
 fn is_searched_in_sort_order(of: &DataType) -> bool {
     of.is_numeric()
         || matches!(
@@ -248,7 +248,7 @@ fn is_searched_in_sort_order(of: &DataType) -> bool {
         )
 }
 
-/// An offset of RANGE as it is written, of a call whose types have not been settled.
+/// Returns a RANGE offset as written, if the call's types are not settled yet.
 fn offset_text(bound: &WindowFrameBound) -> Option<String> {
     match bound {
         WindowFrameBound::Preceding(ScalarValue::Utf8(by))
@@ -257,7 +257,7 @@ fn offset_text(bound: &WindowFrameBound) -> Option<String> {
     }
 }
 
-/// Limits a number of rows to what arithmetic of rows has room for: whether it was more.
+/// Limits a row offset to the range of row arithmetic, and returns true if it was larger.
 fn clamp_row_offset(bound: &mut WindowFrameBound) -> bool {
     const ROW_OFFSET_MAX: u64 = i64::MAX as u64;
     match bound {
@@ -280,15 +280,15 @@ fn parse_interval(offset: &str) -> Option<IntervalMonthDayNano> {
     }
 }
 
-/// How long an interval is: none where it has months.
+/// Returns the nanoseconds of an interval; `None` if it has months.
 fn interval_nanoseconds(offset: &str) -> Option<i128> {
     let span = parse_interval(offset).filter(|span| span.months == 0)?;
     Some(i128::from(span.days) * DAY_NANOS + i128::from(span.nanoseconds))
 }
 
-/// A number without an exponent and without zeros that say nothing; anything else as it is.
+/// Writes a number without an exponent and without redundant zeros; returns other texts unchanged.
 fn expand_exponent(offset: &str) -> String {
-    /// More than any type has room for.
+    /// No type has that many digits.
     const EXPONENT_MAX: usize = 400;
     let (number, exponent) = offset.split_once(['e', 'E']).unwrap_or((offset, "0"));
     let (before, behind) = number.split_once('.').unwrap_or((number, ""));
@@ -320,7 +320,7 @@ fn expand_exponent(offset: &str) -> String {
     }
 }
 
-/// Whether the offsets are distances between values of a type.
+/// Checks that the offsets are distances between values of a type.
 fn check_offsets(of: &DataType, offsets: &[String]) -> PlanResult<()> {
     let refused = |message: String, hint: &str| {
         Err(into_datafusion_error(Error::usage_with_hint(message, hint)))
@@ -381,10 +381,10 @@ fn check_offsets(of: &DataType, offsets: &[String]) -> PlanResult<()> {
     Ok(())
 }
 
-/// Whether a distance is one that times of the type have: further ones have no sum with them.
+/// Returns true if the sum of a time and a distance can be in the range of the time's type.
 fn is_within_time_range(of: &DataType, span: IntervalMonthDayNano) -> bool {
     let months = match of {
-        // A number of nanoseconds has room for any distance, and for months the years until 2262.
+        // Nanoseconds are added as decimals, which hold any distance. With months, the years end in 2262.
         DataType::Timestamp(TimeUnit::Nanosecond, _) if span.months == 0 => return true,
         DataType::Timestamp(TimeUnit::Nanosecond, _) => 12 * 100,
         _ => 12 * 100_000,
@@ -395,11 +395,11 @@ fn is_within_time_range(of: &DataType, span: IntervalMonthDayNano) -> bool {
     days <= months * 31
 }
 
-/// A window whose frames end before their row, with the rows apart that have no key: the frame of these
-/// ends with the last of them, which DataFusion does not wait for.
+/// Computes the rows with a null key in separate calls if a frame ends before its row. The frame of these
+/// rows ends with the last of them, which DataFusion does not wait for.
 ///
 /// # Errors
-/// As DataFusion's schemas.
+/// The errors of DataFusion's schemas.
 pub(crate) fn separate_null_key_frames(window: Window) -> PlanResult<Transformed<LogicalPlan>> {
     let below = Arc::clone(window.input.schema());
     let others: Vec<Option<(Expr, Expr)>> =
@@ -435,7 +435,8 @@ pub(crate) fn separate_null_key_frames(window: Window) -> PlanResult<Transformed
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(window))?)))
 }
 
-/// For a call whose frame ends before its row, which rows have no key, and the call with their frame.
+/// Returns, for a call whose frame ends before its row, the condition for a null key and the call with the
+/// frame of such rows.
 fn null_key_call(expr: &Expr, below: &DFSchema) -> Option<(Expr, Expr)> {
     let call: &WindowFunction = match expr {
         Expr::WindowFunction(call) => call,

@@ -1,9 +1,12 @@
-//! Windows: how their calls are planned, and how they are run within the budget.
+//! Window functions: rules that plan their calls, and operators that run them within the memory budget.
 //!
-//! - `text`, `filtered`: windows as DataFusion's steps can run them as they are written.
-//! - `in_parts`: windows over partitions, whose rows are put apart by hash. What is no such window, or does not
-//!   fit, is sorted, and goes through DataFusion's steps but for two, which hold too much:
-//! - `whole_partitions`, `running_totals`: ours in their place; `beside`: values of any length beside their rows.
+//! - `text_copies`, `filter_clauses`: rewrites that let DataFusion's operators run the windows as they are
+//!   written.
+//! - `hash_partitioned`: windows over partitions, whose rows are partitioned by hash. A window of another kind,
+//!   or one that does not fit in memory, is sorted and runs in DataFusion's operators. Two of those hold too
+//!   much in memory:
+//! - `whole_partitions`, `running_totals`: replacements of these two; `window_output`: attaches values of any
+//!   length to their rows.
 
 pub mod filter_clauses;
 pub(crate) mod hash_partitioned;
@@ -22,8 +25,8 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawWindowExp
 
 use crate::datafusion_names::windows;
 
-/// Plans `row_number` and ranks as BIGINT, which counts are, too: DataFusion's have no sign, so that
-/// `row_number() OVER () - 5` would be a DECIMAL and `-rank() OVER (…)` an error.
+/// An expression planner that casts `row_number`, `ntile` and ranks to BIGINT, the type of counts.
+/// DataFusion's are unsigned: `row_number() OVER () - 5` would be a DECIMAL and `-rank() OVER (…)` an error.
 #[derive(Debug)]
 pub(crate) struct SignedRankPlanner;
 

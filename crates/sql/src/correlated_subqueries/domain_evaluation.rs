@@ -1,4 +1,4 @@
-//! A subquery computed for each row of a domain, step by step.
+//! Computes a subquery for each row of a domain, operator by operator.
 
 use std::sync::Arc;
 
@@ -17,25 +17,25 @@ use tidemill_planning::DynTreeNode;
 
 use super::{CorrelationRewriter, column_exprs, null_safe_equals, outer_columns};
 
-/// The combinations of values that a subquery depends on.
+/// The combinations of outer values that a subquery depends on.
 pub(super) struct CorrelationDomain {
     pub(super) rows: LogicalPlan,
-    /// The column around the subquery, and the domain's column of its values.
+    /// Pairs of an outer column and the domain's column with its values.
     pub(super) columns: Vec<(Column, Column)>,
 }
 
 impl CorrelationDomain {
-    /// The domain's columns.
+    /// Returns the domain's columns as expressions.
     pub(super) fn column_exprs(&self) -> impl Iterator<Item = Expr> {
         self.columns.iter().map(|(_, own)| Expr::Column(own.clone()))
     }
 
-    /// The domain's column of the values of a column around the subquery.
+    /// Returns the domain's column for an outer column.
     pub(super) fn domain_column(&self, outer: &Column) -> Option<&Column> {
         self.columns.iter().find(|(column, _)| column == outer).map(|(_, own)| own)
     }
 
-    /// An expression with the domain's columns in the place of those around the subquery.
+    /// Replaces the outer columns of an expression by the domain's columns.
     fn bind_outer_columns(&self, expr: Expr) -> PlanResult<Expr> {
         let bound = expr.transform_up_dyn(&mut |expr| match &expr {
             Expr::OuterReferenceColumn(_, outer) => match self.domain_column(outer) {
@@ -59,7 +59,7 @@ impl CorrelationDomain {
         bound.collect()
     }
 
-    /// The columns of a step of the subquery by their names, taken from `exprs`, and the domain's.
+    /// Returns `exprs` under the column names of an operator of the subquery, followed by the domain's columns.
     fn output_exprs(&self, schema: &DFSchema, exprs: impl IntoIterator<Item = Expr>) -> Vec<Expr> {
         let named = schema.iter().zip(exprs).map(|((qualifier, field), expr)| {
             let (own_qualifier, own_name) = expr.qualified_name();
@@ -71,7 +71,7 @@ impl CorrelationDomain {
         named.chain(self.column_exprs()).collect()
     }
 
-    /// The columns of `schema`, those of the domain by other names.
+    /// Returns the columns of `schema` as expressions, with new names for those of the domain.
     fn renamed_column_exprs(&self, schema: &DFSchema, names: &[Column]) -> Vec<Expr> {
         let renamed = schema.columns().into_iter().map(|column| {
             let place = self.columns.iter().position(|(_, own)| *own == column);
@@ -85,7 +85,7 @@ impl CorrelationDomain {
 }
 
 impl CorrelationRewriter {
-    /// Computes a subquery for each row of a domain: returns its rows, with the domain's columns beside them.
+    /// Computes a subquery for each row of a domain: returns its rows, followed by the domain's columns.
     pub(super) fn compute_per_domain_row(
         &mut self,
         plan: LogicalPlan,
@@ -194,8 +194,8 @@ impl CorrelationRewriter {
         }
     }
 
-    /// Groups by the domain, too. An aggregate without GROUP BY has a row for each row of the domain, though no row of the
-    /// subquery may belong to it.
+    /// Groups by the domain's columns, too. An aggregate without GROUP BY has a row for each row of the domain, even
+    /// if the subquery has no row for it.
     fn aggregate_per_domain_row(
         &mut self,
         aggregate: Aggregate,
@@ -244,7 +244,7 @@ impl CorrelationRewriter {
         LogicalPlanBuilder::from(LogicalPlan::Aggregate(made)).project(columns)?.build()
     }
 
-    /// The first rows of each row of the domain.
+    /// Computes the first rows for each row of the domain.
     fn limit_per_domain_row(
         &mut self,
         limit: Limit,
@@ -256,7 +256,7 @@ impl CorrelationRewriter {
         else {
             return not_impl_err!("a calculated LIMIT for each row");
         };
-        // A projection passes the order of its rows on, but not the columns that it is made of.
+        // A projection preserves the order of its rows, but not the columns that it is computed from.
         if let LogicalPlan::Projection(projection) = limit.input.as_ref() {
             let Projection { expr, input, .. } = projection.clone();
             let limit = LogicalPlan::Limit(Limit { input, ..limit });
@@ -272,7 +272,7 @@ impl CorrelationRewriter {
         let rows = self.compute_per_domain_row(input, domain)?;
         let place = self.new_column();
         let number = row_number().partition_by(domain.column_exprs().collect());
-        // Without an order, its default frame has none.
+        // Without an order, the default frame has none.
         let number = if order.is_empty() { number } else { number.order_by(order) };
         let number = number.build()?.alias(place.name.clone());
         let place = Expr::Column(place);
@@ -288,8 +288,8 @@ impl CorrelationRewriter {
             .build()
     }
 
-    /// A join of a subquery for each row of a domain: each side that depends on it has its columns, and where both have
-    /// they are joined by them.
+    /// Computes a join for each row of a domain. Each side that depends on the domain gets its columns; if both do,
+    /// they are also joined on them.
     fn join_per_domain_row(
         &mut self,
         join: Join,
@@ -317,7 +317,7 @@ impl CorrelationRewriter {
         let mut ties = Vec::new();
         let mut outputs: Vec<Expr> = domain.column_exprs().collect();
         if has_left && has_right {
-            // The right side's columns of the domain by other names.
+            // The right side's domain columns get other names.
             let others: Vec<Column> = domain.columns.iter().map(|_| self.new_column()).collect();
             let renamed = domain.renamed_column_exprs(right.schema(), &others);
             right = LogicalPlanBuilder::from(right).project(renamed)?.build()?;
@@ -362,7 +362,7 @@ impl CorrelationRewriter {
     }
 }
 
-/// The `UNION ALL` of branches, with the names of `schema` and the domain's columns behind them.
+/// Builds a `UNION ALL` of branches with the column names of `schema`, followed by the domain's columns.
 fn union_branches(
     branches: Vec<LogicalPlan>,
     schema: &DFSchema,
@@ -377,7 +377,7 @@ fn union_branches(
     all.project(domain.output_exprs(schema, columns))?.build()
 }
 
-/// An aggregate of the rows alone for which a condition is true; other expressions stay.
+/// Restricts an aggregate to the rows for which a condition is true; other expressions stay as they are.
 fn add_aggregate_filter(expr: Expr, condition: &Expr) -> PlanResult<Transformed<Expr>> {
     let Expr::AggregateFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
     call.params.filter = Some(Box::new(match call.params.filter.take() {

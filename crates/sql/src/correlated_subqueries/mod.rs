@@ -1,9 +1,9 @@
-//! Subqueries that depend on the row around them, as joins, where DataFusion plans none.
+//! Rewrites correlated subqueries to joins where DataFusion does not plan them.
 //!
-//! Such a subquery has one answer for each combination of the values that it refers to. Here these combinations are
-//! a table of their own, the *domain*: every step of the subquery is computed for each row of the domain, and the rows
-//! around the subquery are joined with the answers. (Method: T. Neumann and A. Kemper, "Unnesting Arbitrary Queries",
-//! BTW 2015.)
+//! Such a subquery has one result for each combination of the outer values that it refers to. Here these
+//! combinations are a table of their own, the *domain*. Every operator of the subquery is computed for each row of
+//! the domain, and the outer rows are joined with the results. (Method: T. Neumann and A. Kemper, "Unnesting
+//! Arbitrary Queries", BTW 2015.)
 //!
 //! ```sql
 //! SELECT o.a, (SELECT sum(i.x) FROM i WHERE i.y < o.b) FROM o
@@ -15,14 +15,14 @@
 //! SELECT o.a, answers.value FROM o LEFT JOIN answers ON o.b IS NOT DISTINCT FROM answers.b
 //! ```
 //!
-//! `EXISTS`, `IN`, `ANY` and `ALL` are counts of the rows for which the comparison is true, and of those for which it is
-//! null. A `LIMIT` becomes a condition on `row_number()` for each row of the domain.
+//! `EXISTS`, `IN`, `ANY` and `ALL` become counts of the rows for which the comparison is true, and of those for which it
+//! is null. A `LIMIT` becomes a condition on `row_number()` for each row of the domain.
 //!
-//! The modules: this one finds the subqueries of a plan and joins their answers, `for_each_row` computes a subquery for each
-//! row of a domain, and `single_value` is the function that refuses a second row of a subquery that stands for one value.
+//! This module finds the subqueries of a plan and joins their results. `domain_evaluation` computes a subquery for
+//! each row of a domain. `single_value` is the function that rejects a second row of a scalar subquery.
 //!
-//! Cost: the rows around the subquery are read twice, and the domain is joined with what the subquery reads. DataFusion's
-//! own joins, of subqueries that are tied by `=` alone, are cheaper; they are tried first.
+//! Cost: the outer rows are read twice, and the domain is joined with the input of the subquery. DataFusion's own
+//! joins, for subqueries that are correlated by `=` alone, are cheaper; the planner tries them first.
 
 mod domain_evaluation;
 mod single_value;
@@ -51,22 +51,22 @@ use crate::plan_rewriting::expression_input_schema;
 use domain_evaluation::CorrelationDomain;
 use single_value::single_value_call;
 
-/// Rewrites the subqueries of a plan that depend on the row around them, and those in `JOIN … ON`; none where there are
+/// Rewrites the correlated subqueries of a plan, and the subqueries in `JOIN … ON`. Returns `None` if there are
 /// none.
 ///
 /// # Errors
-/// A `NotImplemented` error for a step of such a subquery that is not computed for each row of a domain.
+/// A `NotImplemented` error for an operator of such a subquery that cannot be computed for each row of a domain.
 pub fn rewrite_as_joins(plan: &LogicalPlan) -> PlanResult<Option<LogicalPlan>> {
     let mut rewriter = CorrelationRewriter { last_name_number: 0, join_count: 0 };
     let plan = rewriter.rewrite_plan(plan.clone())?;
     Ok((rewriter.join_count > 0).then_some(plan))
 }
 
-/// Returns whether a plan has a subquery that depends on the row around it below the side of an outer join that may be
-/// filled with nulls: DataFusion moves the condition above the join, which leaves out the rows that are filled.
+/// Returns whether a correlated subquery stands below a side of an outer join that may be filled with nulls.
+/// DataFusion moves the condition above the join, which loses the rows that are filled.
 ///
 /// # Errors
-/// As DataFusion's schemas.
+/// The errors of DataFusion's schemas.
 pub fn has_correlation_below_outer_join(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut found = false;
     plan.apply_with_subqueries_dyn(&mut |step| {
@@ -86,11 +86,11 @@ pub fn has_correlation_below_outer_join(plan: &LogicalPlan) -> PlanResult<bool> 
     Ok(found)
 }
 
-/// Returns whether a subquery refers to a row around the subquery that it stands in: DataFusion joins it with rows that do
-/// not have the column.
+/// Returns whether a subquery refers to a row beyond the subquery that encloses it. DataFusion joins it with rows
+/// that do not have the column.
 ///
 /// # Errors
-/// As DataFusion's schemas.
+/// The errors of DataFusion's schemas.
 pub fn has_reference_beyond_enclosing_query(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut found = false;
     plan.apply_with_subqueries_dyn(&mut |step| {
@@ -109,10 +109,11 @@ pub fn has_reference_beyond_enclosing_query(plan: &LogicalPlan) -> PlanResult<bo
     Ok(found)
 }
 
-/// Refuses an aggregate in a subquery whose arguments are of the rows around alone: in SQL it is one of the query around.
+/// Rejects an aggregate in a subquery whose arguments are outer columns alone: in SQL it belongs to the outer
+/// query.
 ///
 /// # Errors
-/// [`Error::Usage`], which names it.
+/// [`Error::Usage`] that names the aggregate.
 pub fn reject_outer_aggregates_in_subqueries(plan: &LogicalPlan) -> PlanResult<()> {
     plan.apply_with_subqueries_dyn(&mut |step| {
         let LogicalPlan::Aggregate(aggregate) = step else {
@@ -146,7 +147,7 @@ pub fn reject_outer_aggregates_in_subqueries(plan: &LogicalPlan) -> PlanResult<(
     Ok(())
 }
 
-/// A subquery's question of the rows around it.
+/// The use of a subquery's result.
 enum SubqueryUse {
     /// The value of its one row.
     SingleValue,
@@ -157,12 +158,12 @@ enum SubqueryUse {
 }
 
 struct CorrelationRewriter {
-    /// Number of the last name that was given to a column.
+    /// Number in the last column name that the rewriter created.
     last_name_number: usize,
     join_count: usize,
 }
 
-/// Returns the columns around a subquery that it refers to: those that none of its own steps has.
+/// Returns the outer columns of a subquery: those that none of its own operators has.
 fn outer_columns(plan: &LogicalPlan) -> PlanResult<Vec<Column>> {
     let mut found = Vec::new();
     collect_outer_columns(plan, &mut found)?;
@@ -220,7 +221,7 @@ fn embedded_subquery(expr: &Expr) -> Option<&Subquery> {
     }
 }
 
-/// Returns whether a relation is a subquery of `LATERAL`, by whatever name.
+/// Returns whether a relation is a LATERAL subquery, under any name.
 fn is_lateral(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Subquery(_) => true,
@@ -230,7 +231,7 @@ fn is_lateral(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns the relation without the mark of a subquery of `LATERAL`.
+/// Removes the marker of a LATERAL subquery from a relation.
 fn remove_lateral_marker(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let plan = plan.transform_down_dyn(&mut |plan| match plan {
         LogicalPlan::Subquery(subquery) => Ok(Transformed::new(
@@ -243,7 +244,7 @@ fn remove_lateral_marker(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     Ok(plan.data)
 }
 
-/// Returns whether a plan has one row at most for each row of a domain.
+/// Returns whether a plan has at most one row for each row of a domain.
 fn has_at_most_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => has_at_most_one_row(&projection.input),
@@ -273,7 +274,7 @@ fn null_safe_equals(left: &Column, right: &Column) -> Expr {
 }
 
 impl CorrelationRewriter {
-    /// A name that no column of a query has.
+    /// Creates a column name that no query contains.
     fn new_column_name(&mut self) -> String {
         self.last_name_number += 1;
         format!("\u{1}correlated_{}", self.last_name_number)
@@ -283,7 +284,7 @@ impl CorrelationRewriter {
         Column::new_unqualified(self.new_column_name())
     }
 
-    /// Rewrites a plan from below.
+    /// Rewrites a plan bottom-up.
     fn rewrite_plan(&mut self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         let plan = match plan {
             LogicalPlan::Join(join) if is_lateral(&join.right) => {
@@ -296,7 +297,7 @@ impl CorrelationRewriter {
         self.rewrite_operator(plan)
     }
 
-    /// Joins the left side of a LATERAL join with the answers of the right side.
+    /// Joins the left side of a LATERAL join with the results of the right side.
     fn rewrite_lateral_join(&mut self, join: Join) -> PlanResult<LogicalPlan> {
         if !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
             return not_impl_err!("a LATERAL join of this type");
@@ -318,7 +319,7 @@ impl CorrelationRewriter {
             .build()
     }
 
-    /// The domain of the subquery `plan`: the columns of `outer` that the rows around it have.
+    /// Builds the domain of the subquery `plan` from those columns of `outer` that the outer rows have.
     fn build_domain(
         &mut self,
         around: &LogicalPlan,
@@ -332,7 +333,7 @@ impl CorrelationRewriter {
             let rows = LogicalPlanBuilder::empty(true).build()?;
             return Ok(CorrelationDomain { rows, columns });
         }
-        // The rows around are read twice, and equal ones have one answer.
+        // The outer rows are read twice, and equal ones share a result.
         if has_volatile_expression(around)? || has_volatile_expression(plan)? {
             return not_impl_err!("a subquery for each row of what differs each time");
         }
@@ -345,7 +346,7 @@ impl CorrelationRewriter {
         Ok(CorrelationDomain { rows, columns })
     }
 
-    /// Rewrites the subqueries in the expressions of a step.
+    /// Rewrites the subqueries in the expressions of an operator.
     fn rewrite_operator(&mut self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         let mut is_concerned = false;
         let is_join = matches!(plan, LogicalPlan::Join(_));
@@ -407,8 +408,8 @@ impl CorrelationRewriter {
         }
     }
 
-    /// Returns whether an expression has a subquery that is rewritten: one that depends on the row around it, a comparison
-    /// with all rows of one, and each that asks for rows in `JOIN … ON`.
+    /// Returns whether an expression contains a subquery to rewrite: a correlated one, a comparison with the rows
+    /// of a subquery, and any but a scalar one in `JOIN … ON`.
     fn has_rewritable_subquery(&self, expr: &Expr, is_join: bool) -> PlanResult<bool> {
         expr.exists_dyn(&mut |expr| {
             let Some(subquery) = embedded_subquery(expr) else { return Ok(false) };
@@ -419,7 +420,7 @@ impl CorrelationRewriter {
         })
     }
 
-    /// Rewrites expressions that are columns of a step's output, which keep their names.
+    /// Rewrites the output expressions of an operator, which keep their names.
     fn rewrite_output_exprs(
         &mut self,
         exprs: Vec<Expr>,
@@ -433,7 +434,7 @@ impl CorrelationRewriter {
         exprs.collect()
     }
 
-    /// Rewrites the subqueries of an expression, and joins `input` with their answers.
+    /// Rewrites the subqueries of an expression, and joins `input` with their results.
     fn rewrite_subqueries(
         &mut self,
         expr: Expr,
@@ -489,7 +490,7 @@ impl CorrelationRewriter {
         Ok(answered.data)
     }
 
-    /// Joins `input` with the answers of a subquery, and returns the answer as an expression on its columns.
+    /// Joins `input` with the results of a subquery, and returns the result as an expression of its columns.
     fn join_subquery_result(
         &mut self,
         subquery: &Subquery,
@@ -551,7 +552,7 @@ impl CorrelationRewriter {
                 let aggregates = vec![count(lit(1i64)).alias(number.name.clone())];
                 let rows = LogicalPlanBuilder::from(rows).aggregate(groups, aggregates)?;
                 let number = Expr::Column(number);
-                // Null where the domain's row has none.
+                // Null if the row of the domain has no rows.
                 (rows, number.clone().is_not_null().and(number.gt(lit(0i64))))
             }
             SubqueryUse::AnyComparison(expr, op) => {
@@ -590,8 +591,8 @@ impl CorrelationRewriter {
         Ok(answer)
     }
 
-    /// A join whose condition has subqueries. Their answers are joined with the side whose columns they depend on; for one
-    /// of both sides the condition is a filter above the inner join.
+    /// Rewrites a join whose condition has subqueries. Their results are joined with the side whose columns they
+    /// refer to. A condition that refers to both sides becomes a filter above the inner join.
     fn rewrite_join(&mut self, join: Join) -> PlanResult<LogicalPlan> {
         let columns = column_exprs(&join.schema);
         let mut left = Arc::unwrap_or_clone(join.left);
@@ -666,12 +667,12 @@ impl CorrelationRewriter {
         }
     }
 
-    /// An outer join with a condition of both sides above it: the rows of the inner join `joined` for which it holds, and
-    /// the rows of each kept side that have no match, with nulls. Rows of a side match alike if they are alike in the columns
-    /// of the join's conditions, so these tell which ones are without a match. The first `left_count` columns of `schema` are
-    /// the left side's.
+    /// Rewrites an outer join with a condition on both sides above it. The result consists of the rows of the inner
+    /// join `joined` for which the condition holds, and of the unmatched rows of each preserved side, with nulls.
+    /// Rows of a side that agree in the columns of the join's conditions match alike, so these columns identify the
+    /// unmatched rows. The first `left_count` columns of `schema` are the left side's.
     ///
-    /// Cost: each kept side reads the inner join once more.
+    /// Cost: each preserved side reads the inner join once more.
     fn rewrite_outer_join(
         &mut self,
         joined: Join,
@@ -715,7 +716,7 @@ impl CorrelationRewriter {
             let mut ties: Vec<Expr> =
                 own.iter().zip(&others).map(|(own, other)| null_safe_equals(own, other)).collect();
             if keys.is_empty() {
-                // All rows match, or none.
+                // Either all rows match or none.
                 keys.push(lit(true).alias(self.new_column_name()));
                 ties.push(lit(true));
             }

@@ -1,4 +1,4 @@
-//! The value of a subquery that stands for one value: a second row is an error.
+//! The function that checks a scalar subquery: a second row is an error.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,7 +15,7 @@ use tidemill_base::error::Error;
 
 use crate::error_translation::into_datafusion_error;
 
-/// Returns a call that has the value `value`, and fails where the count `number` of values is above 1.
+/// Returns a call with the value `value` that fails if the row count `number` is above 1.
 pub(super) fn single_value_call(value: Expr, number: Expr) -> Expr {
     static SINGLE_VALUE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         let signature = Signature::any(2, Volatility::Immutable);

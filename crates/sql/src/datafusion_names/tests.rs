@@ -332,7 +332,7 @@ fn memory_consumers_register_recognized_names() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns true if a plan has a step that satisfies `is_it`.
+/// Returns true if a plan has an operator that satisfies `is_it`.
 fn has_step(
     plan: &Arc<dyn ExecutionPlan>,
     is_it: impl Fn(&Arc<dyn ExecutionPlan>) -> bool,
@@ -340,7 +340,7 @@ fn has_step(
     plan.exists(|step| Ok(is_it(step))).unwrap()
 }
 
-/// Returns the number of steps with a name in a plan.
+/// Returns the number of operators with a name in a plan.
 fn count_steps(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
     let mut count = 0;
     plan.apply(|step| {
@@ -378,7 +378,8 @@ impl PartitionStream for UnreadStream {
     }
 }
 
-/// Replaces the leaves of a plan by [`KnownRows`] scans of 40 rows, in two partitions that share their splits.
+/// Replaces the leaves of a plan by [`ScanWithStatistics`] scans of 40 rows, in two partitions that share
+/// their splits.
 fn with_estimated_scans(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     let plan = plan.transform_up(|step| {
         if !step.children().is_empty() {
@@ -399,7 +400,7 @@ fn with_estimated_scans(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> 
     plan.data().unwrap()
 }
 
-/// Returns true if [`KnownToJoins`] makes the scans of a plan give their number of rows.
+/// Returns true if [`JoinStatisticsRule`] makes the scans of a plan report their number of rows.
 fn reports_scan_rows_to_joins(plan: Arc<dyn ExecutionPlan>) -> bool {
     let plan = apply_rule(&JoinStatisticsRule, with_estimated_scans(plan), set_two_partitions);
     has_step(&plan, |step| {
@@ -408,7 +409,7 @@ fn reports_scan_rows_to_joins(plan: Arc<dyn ExecutionPlan>) -> bool {
     })
 }
 
-/// An operator that a rule of ours looks for.
+/// An operator that a rule of ours recognizes.
 struct RecognizedOperator {
     name: &'static str,
     is_it: fn(&Arc<dyn ExecutionPlan>) -> bool,
@@ -503,10 +504,10 @@ const OPERATORS: &[RecognizedOperator] = recognised! {
     };
 };
 
-/// A query with a sort above a limit that takes rows in the order of their source.
+/// A query with a sort above a limit that takes rows in source order.
 const SORTED_LIMIT: &str = "SELECT n FROM (SELECT n FROM t LIMIT 3 OFFSET 1) ORDER BY n";
 
-/// Returns true if [`LimitBarriers`] keeps the sort of a plan above its limit.
+/// Returns true if [`LimitBarrierRule`] keeps the sort of a plan above its limit.
 fn keeps_sort_above_limit(plan: Arc<dyn ExecutionPlan>) -> bool {
     let rule = LimitBarrierRule { datafusion_rule: Arc::new(EnsureRequirements::new()) };
     let plan = apply_rule(&rule, plan, set_two_partitions);
@@ -535,7 +536,8 @@ fn partitions_below_a_limit_without_order_run_at_once() {
     assert_eq!(in_order(&limited("s FROM t")), 1);
 }
 
-/// Returns true if [`CheckedPlan`] accepts a merge of sorted branches, in each of which both columns are the same.
+/// Returns true if [`SortedUnionSanityRule`] accepts a merge of sorted branches, in each of which both
+/// columns are the same.
 fn accepts_merge_of_sorted_branches() -> bool {
     let branch = || bare_plan(set_one_partition, "SELECT n AS x, n AS y FROM t ORDER BY n");
     let union = UnionExec::try_new(vec![branch(), branch()]).unwrap();
@@ -548,7 +550,8 @@ fn accepts_merge_of_sorted_branches() -> bool {
     plan.children()[0].is::<UnionExec>()
 }
 
-/// Operators that a rule of another crate looks for, each with the test that fails if the rule does not act on it.
+/// Operators that a rule of another crate recognizes, each with the test that fails if the rule does not act
+/// on it.
 const OPERATORS_TESTED_IN_QUERY: [(&str, &str); 3] = [
     ("OutputRequirementExec", "query: the_step_stands_where_no_order_is_counted_on"),
     ("StreamingTableExec", "query: steps_make_what_the_plan_makes"),
@@ -675,9 +678,9 @@ const FILES_WITH_OTHER_NAMES: [&str; 7] = [
 fn function_names_are_written_only_in_this_module() {
     let functions: HashSet<String> =
         required_names().iter().flat_map(|of| (of.list_known_names)()).collect();
-    // `x.name() == "sum"`, `matches!(x.name(), "sum" | …)`.
+    // Matches `x.name() == "sum"` and `matches!(x.name(), "sum" | …)`.
     let compared = Regex::new(r#"\bname\(\)\s*[=!]=\s*"(\w+)"|name\(\),\s*"(\w+)""#).unwrap();
-    // An arm of a `match`, or an item of a list on its own line.
+    // Matches an arm of a `match`, or an item of a list on its own line.
     let listed = Regex::new(r#"(?m)^\s*\(?"(\w+)"(?:,$| [|=i]|, \[)"#).unwrap();
     let mut wrong = Vec::new();
     for (path, text) in source_files() {

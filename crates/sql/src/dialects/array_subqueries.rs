@@ -1,7 +1,7 @@
-//! `ARRAY(SELECT x FROM t ORDER BY k)`: the values of a subquery as a list.
+//! Translation of `ARRAY(SELECT x FROM t ORDER BY k)`, the values of a subquery as a list.
 //!
-//! It is `(SELECT coalesce(array_agg(x ORDER BY k), []) FROM (SELECT x, k FROM t ORDER BY k))`: the order of the list is the
-//! aggregate's, since that of a subquery's rows is nobody's.
+//! It becomes `(SELECT coalesce(array_agg(x ORDER BY k), []) FROM (SELECT x, k FROM t ORDER BY k))`. The
+//! aggregate orders the list, since the order of a subquery's rows is not guaranteed.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArguments, GroupByExpr, Ident, OrderByExpr, OrderByKind, Query, Select,
@@ -14,8 +14,8 @@ use crate::column_names::normalize_ident;
 
 const ITEM_COLUMN: &str = "tidemill_item";
 
-/// Returns the list of a subquery's values as an aggregate; none of another expression, and of a subquery with several columns
-/// or in the order of a column that it does not have.
+/// Translates `ARRAY(SELECT …)` into an aggregate; `None` for other expressions, and for a subquery with
+/// several columns or an ORDER BY column that it cannot return.
 pub(super) fn translate_array_subquery(expr: &Expr) -> Option<Expr> {
     let Expr::Function(call) = expr else { return None };
     let FunctionArguments::Subquery(query) = &call.args else { return None };
@@ -45,8 +45,8 @@ fn key_column_name(place: usize) -> String {
     format!("tidemill_key_{place}")
 }
 
-/// Adds columns of what a subquery is ordered by; returns the order by the names of the columns, and the number of those that
-/// are added.
+/// Adds the ORDER BY columns to a subquery. Returns the order by the names of these columns, and the number
+/// of columns added.
 fn add_order_columns(query: &mut Query) -> Option<(Vec<OrderByExpr>, usize)> {
     let order = match query.order_by.as_ref().map(|order| &order.kind) {
         None => return Some((Vec::new(), 0)),
@@ -87,7 +87,7 @@ fn add_order_columns(query: &mut Query) -> Option<(Vec<OrderByExpr>, usize)> {
     Some((keys, count))
 }
 
-/// Returns whether rows are those of the sources, so that each has what it is ordered by.
+/// Returns true if the rows are those of the sources, so that each row has its ORDER BY columns.
 fn has_single_source_rows(select: &Select) -> bool {
     let is_grouped = !matches!(&select.group_by,
         GroupByExpr::Expressions(keys, _) if keys.is_empty());

@@ -1,4 +1,4 @@
-//! Clauses that the parser does not read, in words that it reads.
+//! Rewrites of clauses that the parser does not accept, on the level of tokens.
 //!
 //! | written | read |
 //! | --- | --- |
@@ -15,7 +15,7 @@
 //! | `WITH 30 AS low SELECT … > low` | `SELECT … > (30)` |
 //! | `x::STRUCT(a INT)`, `CAST(x AS ROW(a INT))` | `x::STRUCT<a INT>` |
 //!
-//! Places in the text are those of the words that are replaced.
+//! The new tokens have the positions in the text of the tokens that they replace.
 
 use std::cmp::Ordering;
 
@@ -26,7 +26,7 @@ use super::token_rewrites::{
     find_query_end, is_unquoted_word, next_token, previous_token, replace_tokens,
 };
 
-/// The tokens with all of these replaced.
+/// Returns the tokens with all of these clauses rewritten.
 pub(super) fn rewrite_clause_tokens(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     inline_with_values(&mut tokens);
     rewrite_struct_types(&mut tokens);
@@ -41,7 +41,7 @@ pub(super) fn rewrite_clause_tokens(mut tokens: Vec<TokenWithSpan>) -> Vec<Token
     tokens
 }
 
-/// Writes the fields of struct types in angle brackets.
+/// Writes the fields of all struct types in angle brackets.
 fn rewrite_struct_types(tokens: &mut [TokenWithSpan]) {
     for at in 0..tokens.len() {
         let has_fields = ["STRUCT", "ROW", "MAP"]
@@ -67,7 +67,7 @@ fn rewrite_struct_types(tokens: &mut [TokenWithSpan]) {
     }
 }
 
-/// Writes the fields of a struct type in angle brackets, if one begins at a place.
+/// Writes the fields of a struct type in angle brackets, if a struct type begins at `at`.
 fn rewrite_struct_type(tokens: &mut [TokenWithSpan], at: usize) {
     let is_struct =
         ["STRUCT", "ROW"].iter().any(|word| is_unquoted_word(Some(&tokens[at].token), word));
@@ -87,7 +87,7 @@ fn match_word(token: Option<(usize, &Token)>, expected: &str) -> Option<usize> {
     token.filter(|(_, token)| is_unquoted_word(Some(token), expected)).map(|(at, _)| at)
 }
 
-/// Whether a value may end in a token: a name, a number, a text, a bracket.
+/// Returns true if an operand may end with a token: a name, a number, a text, a closing bracket.
 fn can_end_operand(token: Option<&Token>) -> bool {
     match token {
         Some(Token::Word(word)) => {
@@ -102,7 +102,7 @@ fn can_end_operand(token: Option<&Token>) -> bool {
     }
 }
 
-/// Words behind which no operator stands.
+/// Keywords that no binary operator can follow.
 const NON_OPERAND_KEYWORDS: [Keyword; 19] = [
     Keyword::SELECT,
     Keyword::FROM,
@@ -125,8 +125,8 @@ const NON_OPERAND_KEYWORDS: [Keyword; 19] = [
     Keyword::JOIN,
 ];
 
-/// `FROM t WHERE …` as `SELECT * FROM t WHERE …`: the parser reads what is left away only before clauses that follow
-/// a SELECT.
+/// Rewrites `FROM t WHERE …` as `SELECT * FROM t WHERE …`: the parser accepts a missing SELECT only without
+/// the clauses that follow a SELECT.
 fn insert_omitted_select(tokens: &mut Vec<TokenWithSpan>) {
     let mut at = 0;
     while at < tokens.len() {
@@ -143,7 +143,7 @@ fn insert_omitted_select(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Where the FROM of a query stands that begins at a place, has no SELECT and a clause that needs one.
+/// Returns the index of FROM, if the query that begins at `at` has no SELECT but a clause that needs one.
 fn find_leading_from(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let end = find_query_end(tokens, at);
     let mut depth = 0usize;
@@ -175,7 +175,7 @@ fn find_leading_from(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     None
 }
 
-/// Whether the brackets around a place are those of a function.
+/// Returns true if the parentheses around a token are those of a call of `function`.
 fn is_within_call(tokens: &[TokenWithSpan], at: usize, function: &str) -> bool {
     let mut depth = 0usize;
     for place in (0..at).rev() {
@@ -191,7 +191,7 @@ fn is_within_call(tokens: &[TokenWithSpan], at: usize, function: &str) -> bool {
     false
 }
 
-/// What is to be read from a place on, and where what was written ends.
+/// Returns the replacement of the clause that begins at `at`, and the index at which that clause ends.
 fn find_replacement(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, String)> {
     let token = &tokens[at].token;
     let behind = previous_token(tokens, at);
@@ -278,7 +278,7 @@ fn find_replacement(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, Strin
     None
 }
 
-/// Whether nothing of an expression follows: the end, a bracket, a word of another clause.
+/// Returns true if no expression continues at `from`: the end, a closing parenthesis, or OFFSET follows.
 fn ends_limit_clause(tokens: &[TokenWithSpan], from: usize) -> bool {
     match next_token(tokens, from) {
         None | Some((_, Token::RParen | Token::SemiColon | Token::EOF)) => true,
@@ -286,7 +286,7 @@ fn ends_limit_clause(tokens: &[TokenWithSpan], from: usize) -> bool {
     }
 }
 
-/// `IN tags`: a list that is a column's.
+/// Rewrites `IN tags`, where `tags` is a column with a list.
 fn rewrite_in_column(
     tokens: &[TokenWithSpan],
     place: usize,
@@ -309,7 +309,7 @@ fn rewrite_in_column(
     Some((at + 1, format!("{operator} ({path})")))
 }
 
-/// `LIKE 'm%'`, `NOT LIKE`, `SIMILAR TO`, `GLOB` behind a `*`: a condition on the names of columns.
+/// Returns the condition on column names of `LIKE 'm%'`, `NOT LIKE`, `SIMILAR TO` or `GLOB` after a `*`.
 fn column_name_condition(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, String)> {
     let mut at = from;
     let mut words = String::new();
@@ -341,8 +341,9 @@ fn column_name_condition(tokens: &[TokenWithSpan], from: usize) -> Option<(usize
     Some((place + 1, condition))
 }
 
-/// Returns a GLOB pattern as a regular expression of the whole text. As in DuckDB, `[!a]` negates a set, `\` escapes a
-/// letter outside of sets, `]` is a letter at the start of a set, and a pattern with an open set or a last `\` matches nothing.
+/// Returns a GLOB pattern as a regular expression for the whole text. As in DuckDB, `[!a]` negates a set, `\`
+/// escapes a letter outside of sets, and `]` is a letter at the start of a set. A pattern with an unclosed
+/// set or a final `\` matches nothing.
 fn glob_regex(pattern: &str) -> String {
     const MATCHES_NOTHING: &str = "$.";
     let mut regex = String::from("(?s)^");
@@ -366,9 +367,10 @@ fn glob_regex(pattern: &str) -> String {
     regex
 }
 
-/// Reads a set of a GLOB pattern behind its `[`, and returns it as a class of a regular expression; none if it has no end.
+/// Reads the set of a GLOB pattern that follows `[` and returns it as a character class; `None` if it is not
+/// closed.
 fn read_glob_set(rest: &mut std::str::Chars<'_>) -> Option<String> {
-    // Some letter is in a class or the other: `[a&&b]` is a class of no letters.
+    // The intersection of two disjoint classes contains no character.
     const EMPTY_CLASS: &str = "[a&&b]";
     let is_negated = rest.as_str().starts_with('!');
     if is_negated {
@@ -407,7 +409,7 @@ fn read_glob_set(rest: &mut std::str::Chars<'_>) -> Option<String> {
     })
 }
 
-/// `WITH 30 AS low, (SELECT max(x) FROM t) AS most SELECT …`: values by name, put in their places.
+/// Inlines the values of `WITH 30 AS low, (SELECT max(x) FROM t) AS most SELECT …` where their names stand.
 fn inline_with_values(tokens: &mut Vec<TokenWithSpan>) {
     let mut at = 0;
     while let Some(with) =
@@ -435,7 +437,7 @@ fn inline_with_values(tokens: &mut Vec<TokenWithSpan>) {
                 Some((item.name.clone()?, tokens[item.start..item.value_end].to_vec()))
             })
             .collect();
-        // The rest of the query that WITH begins.
+        // The query that follows WITH.
         let close = find_query_end(tokens, end);
         let body = substitute_values(&tokens[end..close], &values);
         let mut made = Vec::new();
@@ -452,7 +454,7 @@ fn inline_with_values(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// An item of a WITH: `value AS name`, or a table, which has no name here.
+/// An item of a WITH: `value AS name`, or a table, for which `name` is `None`.
 struct WithItem {
     start: usize,
     value_end: usize,
@@ -460,7 +462,8 @@ struct WithItem {
     name: Option<String>,
 }
 
-/// The items of a WITH, and where the query behind them begins; nothing where it is no such WITH.
+/// Returns the items of a WITH and the index at which its query begins; `None` if the tokens are no such
+/// WITH.
 fn parse_with_items(tokens: &[TokenWithSpan], from: usize) -> Option<(Vec<WithItem>, usize)> {
     let mut items = Vec::new();
     let mut start = from;
@@ -503,7 +506,7 @@ fn parse_with_items(tokens: &[TokenWithSpan], from: usize) -> Option<(Vec<WithIt
     }
 }
 
-/// The tokens with values, in brackets, in the places of their names.
+/// Returns the tokens with parenthesized values in place of their names.
 fn substitute_values(
     tokens: &[TokenWithSpan],
     values: &[(String, Vec<TokenWithSpan>)],

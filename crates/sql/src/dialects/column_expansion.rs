@@ -1,8 +1,8 @@
-//! What can be written out only once the columns are known: `COLUMNS('^d')`, `* ILIKE 'd%'`,
-//! `* RENAME (a AS b)`, `geo.*` of a struct; and names that a select list gives, where its WHERE or the list itself uses them.
+//! Expansion of expressions that need the columns of the sources: `COLUMNS('^d')`, `* ILIKE 'd%'`,
+//! `* RENAME (a AS b)`, `geo.*` of a struct, and select-list aliases used in WHERE or in the list itself.
 //!
-//! Each SELECT is looked at after those within it. Where it needs them, its columns are those of
-//! `SELECT * FROM` what it reads; a name that is a column means the column.
+//! The expansion visits each SELECT after those within it. Where it needs columns, it plans
+//! `SELECT * FROM` the same sources. A name that is both a column and an alias means the column.
 
 use std::collections::BTreeSet;
 use std::mem::take;
@@ -41,7 +41,7 @@ use crate::using_columns::table_qualifier;
 /// The function that stands for several columns.
 const COLUMNS_FUNCTION: &str = "columns";
 
-/// Whether a statement stands for columns that are known only once the sources are open.
+/// Returns true if a statement has expressions whose columns are known only once the sources are open.
 pub fn needs_column_expansion(statement: &Parsed) -> bool {
     struct ExpansionFinder;
 
@@ -76,11 +76,11 @@ pub fn needs_column_expansion(statement: &Parsed) -> bool {
     walk_statement(statement, &mut ExpansionFinder)
 }
 
-/// Writes out what stands for columns, and the names of select lists in their WHERE and in themselves; says
-/// whether there were any. A `*` over a table with hidden columns is written out without them.
+/// Expands column patterns, and select-list aliases that WHERE or the list itself uses; returns true if there
+/// were any. A `*` over a table with hidden columns is expanded without them.
 ///
 /// # Errors
-/// [`Error::Usage`] for a pattern that no column answers, for a name that WHERE cannot use, and for a
+/// [`Error::Usage`] for a pattern that matches no column, for an alias that WHERE cannot use, and for a
 /// NATURAL JOIN over hidden columns.
 pub fn expand_columns(
     statement: &mut Parsed,
@@ -109,12 +109,12 @@ pub fn expand_columns(
 
 struct ColumnExpansion<'a> {
     state: &'a SessionState,
-    /// The hidden columns that tables have in this statement.
+    /// The hidden columns that this statement names, by source.
     used_hidden: &'a UsedHiddenColumns,
-    /// The tables that WITH makes and that are seen here, written out.
+    /// The tables of WITH that are visible here, already expanded.
     ctes: Vec<Cte>,
     is_recursive: bool,
-    /// The WITH of each query around this place, and how many `ctes` were seen outside of it.
+    /// The WITH of each enclosing query, and the length of `ctes` outside of that query.
     suspended_withs: Vec<(Option<With>, usize)>,
     error: Option<Error>,
     has_changed: bool,
@@ -123,7 +123,7 @@ struct ColumnExpansion<'a> {
 impl VisitorMut for ColumnExpansion<'_> {
     type Break = ();
 
-    /// The tables of WITH are written out one by one, each seeing those before it.
+    /// Expands the tables of WITH one by one; each sees those before it.
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let outside = self.ctes.len();
         let mut with = query.with.take();
@@ -173,7 +173,7 @@ impl VisitorMut for ColumnExpansion<'_> {
     }
 }
 
-/// A column of what a SELECT reads.
+/// A column of a SELECT's sources.
 struct InputColumn {
     table: Option<String>,
     name: String,
@@ -181,14 +181,14 @@ struct InputColumn {
 }
 
 impl ColumnExpansion<'_> {
-    /// The hidden columns of what is read, each with what its table is called.
+    /// Returns the hidden columns of the sources, each with the qualifier of its table.
     fn hidden_columns(&self, from: &[TableWithJoins]) -> Vec<(String, String)> {
         let is_cte =
             |name: &str| self.ctes.iter().any(|cte| normalize_ident(&cte.alias.name) == name);
         hidden_columns_of(from, &is_cte, self.used_hidden)
     }
 
-    /// The columns of what is read that a `*` stands for.
+    /// Returns the columns of the sources that a `*` stands for.
     fn visible_columns(&self, from: &[TableWithJoins]) -> Result<Vec<InputColumn>> {
         let hidden = self.hidden_columns(from);
         let mut columns = match from.iter().any(merges_columns).then(|| source_qualifiers(from)) {
@@ -199,9 +199,9 @@ impl ColumnExpansion<'_> {
         Ok(columns)
     }
 
-    /// Returns the columns of joined sources in the order of the sources. A column that a join is USING, or that a
-    /// NATURAL join has in common, is that of the first source which has it. (The planner's `*` takes it from the source
-    /// whose name sorts first, whose value is null where a LEFT JOIN finds no match.)
+    /// Returns the columns of joined sources in the order of the sources. A column that a join merges by
+    /// USING or NATURAL is taken from the first source that has it. (The planner's `*` takes it from the
+    /// source whose name sorts first; its value is null where a LEFT JOIN finds no match.)
     fn joined_columns(
         &self,
         from: &[TableWithJoins],
@@ -243,7 +243,8 @@ impl ColumnExpansion<'_> {
         Ok(columns)
     }
 
-    /// The columns that `t.*` stands for: also those that a join is USING, which `*` has of one table only.
+    /// Returns the columns that `t.*` stands for, with those of USING, which a plain `*` takes from one table
+    /// only.
     fn qualified_star_columns(
         &self,
         star: &SelectItem,
@@ -262,7 +263,7 @@ impl ColumnExpansion<'_> {
         Ok(columns)
     }
 
-    /// The columns of what is read, or why they are not known.
+    /// Returns the columns of the sources, or the planner's error.
     fn input_columns(&self, from: &[TableWithJoins]) -> Result<Vec<InputColumn>> {
         if from.is_empty() {
             return Ok(Vec::new());
@@ -274,7 +275,7 @@ impl ColumnExpansion<'_> {
         })
     }
 
-    /// The columns of a query that begins as `SELECT * FROM t`, once it was changed.
+    /// Returns the columns of `SELECT * FROM t` after `change` has edited its body.
     fn plan_columns(&self, change: &mut dyn FnMut(&mut SetExpr)) -> Result<Vec<InputColumn>> {
         let mut statements =
             parse_statements("SELECT * FROM t").map_err(|e| Error::Internal(e.to_string()))?;
@@ -298,8 +299,8 @@ impl ColumnExpansion<'_> {
         Ok(columns.collect())
     }
 
-    /// Refuses an INTERSECT ALL and an EXCEPT ALL of different numbers of columns: the planner would name the UNION that is made of
-    /// it.
+    /// Refuses an INTERSECT ALL or EXCEPT ALL whose sides differ in their number of columns: the planner's
+    /// message would name the UNION that stands for it.
     fn check_column_counts(&self, select: &Select) -> Result<()> {
         let Some((operator, sides)) =
             select.from.first().and_then(|from| set_operation_sides(&from.relation))
@@ -309,12 +310,12 @@ impl ColumnExpansion<'_> {
         let [left, right] = sides.map(|side| self.plan_columns(&mut |body| body.clone_from(side)));
         match (left, right) {
             (Ok(left), Ok(right)) if left.len() != right.len() => Err(column_count_error(operator)),
-            // What else is wrong, the planner says itself.
+            // The planner reports all other errors.
             _ => Ok(()),
         }
     }
 
-    /// `ORDER BY ALL` as the numbers of the columns.
+    /// Replaces `ORDER BY ALL` by the numbers of the columns.
     fn expand_order_by_all(&mut self, query: &mut Query) -> Result<()> {
         let Some(order) = &mut query.order_by else { return Ok(()) };
         let OrderByKind::All(options) = order.kind else { return Ok(()) };
@@ -330,7 +331,7 @@ impl ColumnExpansion<'_> {
         Ok(())
     }
 
-    /// Writes out the columns of `UNPIVOT t ON COLUMNS(…)`.
+    /// Expands the columns of `UNPIVOT t ON COLUMNS(…)`.
     fn expand_unpivot(&mut self, select: &mut Select) -> Result<()> {
         let Some((entries, name, value)) = unexpanded_unpivot_entries(select) else {
             return Ok(());
@@ -353,7 +354,7 @@ impl ColumnExpansion<'_> {
         Ok(())
     }
 
-    /// Writes out what stands for several columns.
+    /// Expands the items of a select list, and the condition of WHERE, that stand for several columns.
     fn expand_column_patterns(&mut self, select: &mut Select) -> Result<()> {
         let in_list = select.projection.iter().any(|item| match item {
             SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
@@ -386,7 +387,7 @@ impl ColumnExpansion<'_> {
                     }
                 }
                 SelectItem::ExprWithAlias { expr, alias } if first_columns_call(expr).is_some() => {
-                    // What is written otherwise here has been called as it was written.
+                    // An earlier translation gave the item its original text as its name.
                     let call = first_columns_call(expr).map(|call| call.to_string());
                     for (expr, parts) in self.expand_expr(expr, &columns)? {
                         let (call, name) = (call.as_deref(), parts.first());
@@ -435,7 +436,7 @@ impl ColumnExpansion<'_> {
         Ok(())
     }
 
-    /// An expression for each of the columns that its COLUMNS stands for, with what its pattern found.
+    /// Returns the expression for each column that its COLUMNS stands for, with the pattern's captures.
     fn expand_expr(
         &self,
         expr: &Expr,
@@ -461,7 +462,7 @@ impl ColumnExpansion<'_> {
         made.collect()
     }
 
-    /// The columns that a call of COLUMNS stands for.
+    /// Returns the columns that a call of COLUMNS stands for, with the pattern's captures.
     fn matching_columns(
         &self,
         call: &Function,
@@ -535,7 +536,7 @@ impl ColumnExpansion<'_> {
         }
     }
 
-    /// The names for which a function says yes.
+    /// Returns the column names for which a lambda is true.
     fn names_matching_lambda(
         &self,
         function: &LambdaFunction,
@@ -576,7 +577,7 @@ impl ColumnExpansion<'_> {
         Ok(names)
     }
 
-    /// Puts what the select list calls by a name in that name's place in WHERE and further on in the list.
+    /// Replaces select-list aliases by their expressions in WHERE and in later items of the list.
     fn substitute_aliases(&mut self, select: &mut Select) -> Result<()> {
         let mut given: Vec<(String, Expr)> = Vec::new();
         let mut wanted = false;
@@ -590,7 +591,7 @@ impl ColumnExpansion<'_> {
                 _ => {}
             }
         }
-        // The planner puts what a name means in its place there.
+        // The planner substitutes aliases in QUALIFY itself.
         if let Some(condition) = &select.qualify {
             for (name, meant) in &given {
                 self.refuse_volatile_reuse(condition, name, meant)?;
@@ -602,7 +603,7 @@ impl ColumnExpansion<'_> {
         if !wanted {
             return Ok(());
         }
-        // What the planner says of what is read, it says better itself.
+        // The planner reports an error in the sources better itself.
         let Ok(columns) = self.input_columns(&select.from) else { return Ok(()) };
         let is_column = |name: &str| columns.iter().any(|column| column.name == name);
         let mut given: Vec<(String, Expr)> = Vec::new();
@@ -642,7 +643,8 @@ impl ColumnExpansion<'_> {
         Ok(())
     }
 
-    /// Refuses an expression that uses the name of a value which differs each time: the value would be computed again.
+    /// Refuses an expression that uses the alias of a volatile value, since the value would be computed
+    /// again.
     fn refuse_volatile_reuse(&self, expr: &Expr, name: &str, meant: &Expr) -> Result<()> {
         if uses_alias(expr, &[(name.to_owned(), meant.clone())])
             && let Some(function) = self.first_volatile_function(meant)
@@ -676,7 +678,7 @@ impl ColumnExpansion<'_> {
         Ok(())
     }
 
-    /// Where a condition on an expression belongs that WHERE cannot have.
+    /// Returns the clause for a condition on an expression that cannot stand in WHERE.
     fn required_clause(&self, expr: &Expr) -> Option<&'static str> {
         struct AggregateFinder<'a> {
             state: &'a SessionState,
@@ -707,7 +709,7 @@ impl ColumnExpansion<'_> {
         calls.clause
     }
 
-    /// The first function of an expression that gives another value whenever it is called.
+    /// Returns the first volatile function of an expression.
     fn first_volatile_function(&self, expr: &Expr) -> Option<String> {
         struct VolatileFinder<'a> {
             state: &'a SessionState,
@@ -736,7 +738,7 @@ impl ColumnExpansion<'_> {
     }
 }
 
-/// The options of a `*`, and whose columns it stands for where it says so.
+/// Returns the options of a `*` and the table that qualifies it, if any.
 fn star_options(item: &SelectItem) -> Option<(Option<String>, &WildcardAdditionalOptions)> {
     match item {
         SelectItem::Wildcard(options) => Some((None, options)),
@@ -751,7 +753,7 @@ fn star_options(item: &SelectItem) -> Option<(Option<String>, &WildcardAdditiona
     }
 }
 
-/// What the sources of a FROM are called; nothing is said of those within brackets.
+/// Returns the names of the sources of a FROM, without those within parentheses.
 pub(super) fn source_names(from: &[TableWithJoins]) -> BTreeSet<String> {
     let factors = from.iter().flat_map(|from| {
         std::iter::once(&from.relation).chain(from.joins.iter().map(|j| &j.relation))
@@ -766,7 +768,7 @@ pub(super) fn source_names(from: &[TableWithJoins]) -> BTreeSet<String> {
     factors.filter_map(name).collect()
 }
 
-/// Returns the condition of an inner or left join.
+/// Returns the constraint of an inner or left join.
 fn inner_or_left_constraint(join: &Join) -> Option<&JoinConstraint> {
     match &join.join_operator {
         JoinOperator::Join(on)
@@ -777,7 +779,7 @@ fn inner_or_left_constraint(join: &Join) -> Option<&JoinConstraint> {
     }
 }
 
-/// Returns whether an inner or left join makes one column of two that have the same name.
+/// Returns true if an inner or left join merges two columns of the same name.
 fn merges_columns(from: &TableWithJoins) -> bool {
     let is_merging = |join| {
         matches!(
@@ -788,7 +790,8 @@ fn merges_columns(from: &TableWithJoins) -> bool {
     from.joins.iter().any(is_merging)
 }
 
-/// Returns the names of all sources, if each has one and no join but inner and left ones is among them.
+/// Returns the names of all sources; `None` if a source has no name or a join is neither inner, left nor
+/// cross.
 fn source_qualifiers(from: &[TableWithJoins]) -> Option<Vec<Vec<Ident>>> {
     let of_joins = |from: &TableWithJoins| {
         let joined = from.joins.iter().map(|join| match &join.join_operator {
@@ -800,7 +803,7 @@ fn source_qualifiers(from: &[TableWithJoins]) -> Option<Vec<Vec<Ident>>> {
     from.iter().map(of_joins).collect()
 }
 
-/// Whether it is `x.*` where `x` is the name of no source.
+/// Returns true for `x.*` if no source has the name `x`.
 fn is_field_star(item: &SelectItem, tables: &BTreeSet<String>) -> bool {
     let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), _) = item
     else {
@@ -810,7 +813,7 @@ fn is_field_star(item: &SelectItem, tables: &BTreeSet<String>) -> bool {
     !tables.contains(&normalize_ident(only))
 }
 
-/// `geo.*`: the fields of a struct, each as a column of its own; nothing where it is none.
+/// Expands `geo.*` into a column for each field of a struct; `None` if `geo` is no struct.
 fn expand_field_star(
     name: &ObjectName,
     options: &WildcardAdditionalOptions,
@@ -867,12 +870,12 @@ fn expand_field_star(
     Ok(Some(items.collect()))
 }
 
-/// Whether a `*` says what the planner does not look at.
+/// Returns true if a `*` has options that the planner ignores.
 fn has_ilike_or_rename(options: &WildcardAdditionalOptions) -> bool {
     options.opt_ilike.is_some() || options.opt_rename.is_some()
 }
 
-/// Whether a column is one of these, each a table's and its own name.
+/// Returns true if a column is in a list of pairs of table and column name.
 fn is_listed_column(column: &InputColumn, names: &[(String, String)]) -> bool {
     let is_it = |(table, name): &(String, String)| {
         column.table.as_ref() == Some(table) && column.name == *name
@@ -880,8 +883,8 @@ fn is_listed_column(column: &InputColumn, names: &[(String, String)]) -> bool {
     names.iter().any(is_it)
 }
 
-/// The columns that a `*` stands for; `is_of_table` where the columns are one table's, and others may have some
-/// that are called so.
+/// Returns the columns that a `*` stands for. With `is_of_table`, `columns` are those of one table, and other
+/// tables may have columns of the same names.
 fn expand_star(
     of: Option<String>,
     options: &WildcardAdditionalOptions,
@@ -997,7 +1000,7 @@ fn has_column_name(column: &InputColumn, name: &Ident) -> bool {
     }
 }
 
-/// A pattern of LIKE, whatever the case, for whole names.
+/// Returns a regular expression for whole names from a case-insensitive LIKE pattern.
 fn like_regex(pattern: &str) -> Result<Regex> {
     let mut made = String::from("(?is)^");
     for character in pattern.chars() {
@@ -1019,7 +1022,7 @@ fn no_column_error(what: &str, columns: &[InputColumn]) -> Error {
     )
 }
 
-/// A column as SQL names it, with its table where another has one of the name.
+/// Returns a column as SQL refers to it, qualified if another table has a column of the same name.
 fn column_reference(column: &InputColumn, columns: &[InputColumn]) -> Expr {
     let name = Ident::with_quote('"', column.name.clone());
     let same = columns.iter().filter(|other| other.name == column.name).count();
@@ -1031,7 +1034,7 @@ fn column_reference(column: &InputColumn, columns: &[InputColumn]) -> Expr {
     }
 }
 
-/// The column that an item of `COLUMNS([…])` names.
+/// Returns the column that an item of `COLUMNS([…])` names.
 fn resolve_named_column(item: &Expr, columns: &[InputColumn]) -> Result<(Expr, Vec<String>)> {
     let name = match item {
         Expr::Identifier(name) => name.clone(),
@@ -1054,7 +1057,7 @@ fn literal_text(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A name in which `\1` stands for what the first bracket of the pattern found.
+/// Replaces `\1` in a name by the text of the pattern's first capture group, and other digits alike.
 fn substitute_captures(name: &str, parts: &[String]) -> String {
     let mut made = String::with_capacity(name.len());
     let mut rest = name.chars().peekable();
@@ -1080,12 +1083,12 @@ pub(super) fn as_columns_call(expr: &Expr) -> Option<&Function> {
     }
 }
 
-/// Whether an expression stands for as many columns as a COLUMNS in it.
+/// Returns true if an expression contains a call of COLUMNS and so stands for several columns.
 pub(crate) fn contains_columns_call(expr: &Expr) -> bool {
     first_columns_call(expr).is_some()
 }
 
-/// The first COLUMNS of an expression, those of queries within it aside.
+/// Returns the first call of COLUMNS in an expression, ignoring subqueries.
 fn first_columns_call(expr: &Expr) -> Option<Function> {
     struct ColumnsCallFinder {
         queries: usize,
@@ -1121,11 +1124,11 @@ fn first_columns_call(expr: &Expr) -> Option<Function> {
     first.found
 }
 
-/// Puts a column in the place of a COLUMNS.
+/// Replaces a call of COLUMNS by a column.
 struct ColumnSubstitution<'a> {
     call: &'a str,
     column: &'a Expr,
-    /// Another COLUMNS.
+    /// A different call of COLUMNS in the same expression.
     other_call: Option<String>,
 }
 
@@ -1143,7 +1146,7 @@ impl VisitorMut for ColumnSubstitution<'_> {
     }
 }
 
-/// Whether an expression uses one of the names, queries within it and parameters of functions aside.
+/// Returns true if an expression uses one of the aliases, ignoring subqueries and lambda parameters.
 fn uses_alias(expr: &Expr, given: &[(String, Expr)]) -> bool {
     struct AliasUseFinder<'a> {
         given: &'a [(String, Expr)],
@@ -1198,7 +1201,7 @@ fn lambda_parameter_names(function: &LambdaFunction) -> impl Iterator<Item = Str
     function.params.iter().map(|parameter| normalize_ident(&parameter.name))
 }
 
-/// Puts what names stand for in their places.
+/// Replaces aliases by their expressions.
 struct AliasSubstitution<'a> {
     aliases: &'a [(String, Expr)],
     lambda_parameters: Vec<String>,
@@ -1236,7 +1239,7 @@ impl VisitorMut for AliasSubstitution<'_> {
             }
             Expr::Identifier(name) if self.query_depth == 0 => {
                 let name = normalize_ident(name);
-                // The last of two that are called the same is what SQL means by the name.
+                // Of two items with the same alias, SQL means the last one.
                 let meant = self.aliases.iter().rev().find(|(given, _)| *given == name);
                 if let (Some((_, meant)), false) = (meant, self.lambda_parameters.contains(&name)) {
                     *expr = parenthesize(meant.clone());

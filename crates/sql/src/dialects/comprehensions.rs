@@ -1,10 +1,13 @@
-//! List comprehensions: `[x * 2 FOR x IN list IF x > 1]` as `list_comprehension(list_filter(list, x -> x > 1), x -> x * 2)`, a name
-//! of `list_transform` by which a column of the result is called as it [was written](as_written). With a second name, which numbers the
-//! items, it is `list_comprehension(list, (x, i) -> x * i, (x, i) -> i > 1)`.
+//! Translation of list comprehensions: `[x * 2 FOR x IN list IF x > 1]` becomes
+//! `list_comprehension(list_filter(list, x -> x > 1), x -> x * 2)`. `list_comprehension` is a name of
+//! `list_transform` by which a result column gets its [original text](comprehension_text) as its name. With a
+//! second variable, which numbers the items, the call is
+//! `list_comprehension(list, (x, i) -> x * i, (x, i) -> i > 1)`.
 //!
-//! The parser does not read them, so they are rewritten as tokens, which keep their places in the text. A FOR makes a
-//! comprehension if `[` is the innermost open bracket before it and no value stands before that bracket. Texts, comments and quoted names are
-//! tokens of their own. The innermost comprehension is rewritten first.
+//! The parser does not accept comprehensions, so this module rewrites tokens, which keep their positions in
+//! the text. A FOR makes a comprehension if `[` is the innermost open bracket before it and no value stands
+//! before that bracket. Texts, comments and quoted names are tokens of their own. The innermost comprehension
+//! is rewritten first.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
@@ -16,7 +19,7 @@ use super::token_rewrites::{
     can_end_value, is_unquoted_word, next_token, previous_token, rewrite_tokens,
 };
 
-/// The function that a comprehension becomes. `calls` has what it is here.
+/// The function that a comprehension becomes. `function_calls` translates it.
 pub(super) const COMPREHENSION_FUNCTION: &str = "list_comprehension";
 
 /// Returns the text of a comprehension, if a call stands for one.
@@ -63,11 +66,11 @@ pub(crate) fn comprehension_text(call: &Function) -> Option<String> {
 
 /// An open bracket.
 struct OpenBracket {
-    /// Its place among the tokens that are written.
+    /// Index of the bracket among the output tokens.
     token_index: usize,
-    /// Returns whether it may begin a list.
+    /// True if the bracket may begin a list.
     can_begin_list: bool,
-    /// The places of the words FOR and IN of a comprehension.
+    /// Indexes of the words FOR, IN and IF of a comprehension.
     for_index: Option<usize>,
     in_index: Option<usize>,
     if_index: Option<usize>,
@@ -116,7 +119,7 @@ pub(super) fn rewrite_comprehensions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWit
 }
 
 impl OpenBracket {
-    /// Notes the place of a word that stands directly within the bracket.
+    /// Notes the index of a keyword that stands directly within the bracket.
     fn note_keyword(&mut self, word: &Token, before: Option<&Token>, place: usize) {
         let of_words = (self.for_index, self.in_index, self.if_index);
         match of_words {
@@ -137,7 +140,7 @@ impl OpenBracket {
     }
 }
 
-/// Returns whether a token may be the last one of a value, so that IF behind it is no function.
+/// Returns true if a token may end a value, so that a following IF is no function.
 fn can_end_value_before_if(before: Option<&Token>) -> bool {
     const NON_VALUE_WORDS: [&str; 13] = [
         "IN", "AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "LIKE", "ILIKE",
@@ -158,7 +161,7 @@ fn can_end_value_before_if(before: Option<&Token>) -> bool {
     }
 }
 
-/// Returns the calls that a comprehension stands for; its first bracket and what follows it are the last of `tokens`.
+/// Returns the calls that a comprehension becomes. `tokens` end with its opening bracket and its contents.
 fn comprehension_call(
     tokens: &[TokenWithSpan],
     bracket: &OpenBracket,
@@ -168,7 +171,7 @@ fn comprehension_call(
     let span = tokens.get(bracket.token_index)?.span;
     let names = tokens.get(word_for + 1..word_in)?;
     let (first, _) = next_token(names, 0)?;
-    // One name, or two of which the second numbers the items.
+    // One name, or two, of which the second numbers the items.
     let is_numbered = next_token(names, first + 1).is_some();
     let name = match is_numbered {
         false => names.get(first..=first)?.to_vec(),
@@ -240,7 +243,7 @@ fn parenthesize_tokens(tokens: Vec<TokenWithSpan>, span: Span) -> Vec<TokenWithS
     bracket(Token::LParen).chain(trim_whitespace(tokens)).chain(bracket(Token::RParen)).collect()
 }
 
-/// Leaves out spaces and comments around tokens.
+/// Removes whitespace and comments around tokens.
 fn trim_whitespace(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_space = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
     let mut tokens: Vec<TokenWithSpan> = tokens.into_iter().skip_while(is_space).collect();

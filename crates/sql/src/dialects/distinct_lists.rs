@@ -1,8 +1,8 @@
-//! Lists of different values in their order: `array_agg(DISTINCT x ORDER BY x DESC)` and `string_agg(DISTINCT x, ','
-//! ORDER BY x)` as the sorting of a list that has no order.
+//! Translation of ordered lists of distinct values: `array_agg(DISTINCT x ORDER BY x DESC)` and
+//! `string_agg(DISTINCT x, ',' ORDER BY x)` become a sort of an unordered list.
 //!
-//! DataFusion gives one order to all aggregates of a query that want the same column's, and turns the others round;
-//! those of different values it forgets to turn.
+//! DataFusion gives one order to all aggregates of a query that order by the same column, and reverses the
+//! others. It fails to reverse those of distinct values.
 
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::function_calls::{and_conditions, function_call, parenthesize, unquoted_call_name};
 
-/// Such a call as the sorting of its list.
+/// Translates such a call into the sort of its list.
 pub(super) fn sort_distinct_list(expr: &Expr) -> Option<Expr> {
     let Expr::Function(call) = expr else { return None };
     let name = unquoted_call_name(call)?;

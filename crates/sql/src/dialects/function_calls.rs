@@ -1,13 +1,13 @@
-//! Functions that other databases have by another name or in another form, written as they are here.
+//! Translation of other databases' function calls.
 //!
-//! Each is a row: the call as it is written there, with its arguments' names, and what it is here. Whoever
-//! looks for a function finds it by searching for its name. An argument that is a number, a text, `true` or
-//! `false` stands for itself: of the rows of a name the first one that fits is taken. A name that there is
-//! here, too, stands in no row, but for arguments that it does not take, or where DataFusion means something by
-//! it that no other database does.
+//! Each rewrite is a pair: a foreign call with its parameter names, and Tidemill's expression. A search for a
+//! function's name finds its rewrite. A parameter that is a number, a text, `true` or `false` matches only
+//! that literal; the first rewrite of a name whose parameters match applies. A function that Tidemill itself
+//! has appears in a rewrite only for arguments that it does not take, or where DataFusion's meaning differs
+//! from that of every other database.
 //!
-//! What a call has besides its arguments, `FILTER`, `OVER` and the like, goes to the aggregates that the row
-//! leads to.
+//! The clauses of a call beside its arguments, such as `FILTER` and `OVER`, move to the aggregates of the
+//! rewrite's template.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -26,7 +26,7 @@ use super::indexed_lambdas;
 use super::operators::cast_expr;
 use super::parse_expr;
 
-/// Calls of functions of rows: as they are written elsewhere, and here.
+/// Rewrites of scalar functions: the foreign call, and Tidemill's expression.
 const SCALAR_REWRITES: &[(&str, &str)] = &[
     // Parts of times.
     ("year(ts)", "date_part('year', ts)"),
@@ -322,7 +322,7 @@ const SCALAR_REWRITES: &[(&str, &str)] = &[
         "CASE WHEN x IS NULL THEN 'NULL' ELSE concat('''', replace(CAST(x AS TEXT), '''', ''''''), '''') END",
     ),
     ("unicode(x)", "CASE WHEN x = '' THEN CAST(-1 AS INT) ELSE ascii(x) END"),
-    // The file that a record is of: a hidden column, by the name that data hardly has.
+    // The file of a record: a hidden column, by a name that data is unlikely to have.
     ("input_file_name()", "\"$path\""),
     ("levenshteindistance(x, y)", "levenshtein(x, y)"),
     ("editdistance(x, y)", "levenshtein(x, y)"),
@@ -597,12 +597,12 @@ const SCALAR_REWRITES: &[(&str, &str)] = &[
     ("array_product(list)", "list_aggregate(list, 'product')"),
     ("list_product(list)", "list_aggregate(list, 'product')"),
     ("map_extract(NULL, key)", "NULL"),
-    // A list of the value, and an empty one where there is none. In quotes the name is DataFusion's.
+    // A list of the value, and an empty list without one. The quoted name is DataFusion's function.
     (
         "map_extract(m, key)",
         "array_slice(\"map_extract\"(m, key), 1, CASE WHEN array_has(map_keys(m), key) THEN 1 ELSE 0 END)",
     ),
-    // Of a list or a text.
+    // For lists and texts.
     ("array_slice(x, n, m)", "x[n:m]"),
     ("list_slice(x, n, m)", "x[n:m]"),
     ("list_element(x, n)", "x[n]"),
@@ -767,7 +767,7 @@ const SCALAR_REWRITES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Calls of functions of groups: as they are written elsewhere, and here.
+/// Rewrites of aggregate functions: the foreign call, and Tidemill's expression.
 const AGGREGATE_REWRITES: &[(&str, &str)] = &[
     ("count_if(c)", "count(*) FILTER (WHERE c)"),
     ("countif(c)", "count(*) FILTER (WHERE c)"),
@@ -893,7 +893,7 @@ const AGGREGATE_REWRITES: &[(&str, &str)] = &[
     ("hll_add_agg(x, n)", "hll_sketch(x, n)"),
     ("hll_add_agg(x, n, k)", "hll_sketch(x, n, k)"),
     ("hll_union_agg(x)", "hll_union(x)"),
-    // The n largest and smallest, by themselves or by their weights, and samples.
+    // The n largest and smallest values, by themselves or by their weights, and samples.
     (
         "maximum(x, n)",
         "array_slice(array_agg(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL), 1, n)",
@@ -952,7 +952,7 @@ const AGGREGATE_REWRITES: &[(&str, &str)] = &[
     ("collect_set(x)", "array_agg(DISTINCT x) FILTER (WHERE x IS NOT NULL)"),
     ("groupuniqarray(x)", "array_agg(DISTINCT x) FILTER (WHERE x IS NOT NULL)"),
     ("group_concat(x)", "string_agg(CAST(x AS TEXT), ',')"),
-    // NULL of a separator that is NULL, as in DuckDB.
+    // A NULL separator yields NULL, as in DuckDB.
     ("group_concat(x, NULL)", "first_value(CASE WHEN x IS NULL THEN CAST(NULL AS TEXT) END)"),
     ("listagg(x, NULL)", "first_value(CASE WHEN x IS NULL THEN CAST(NULL AS TEXT) END)"),
     ("string_agg(x, NULL)", "first_value(CASE WHEN x IS NULL THEN CAST(NULL AS TEXT) END)"),
@@ -981,7 +981,7 @@ const AGGREGATE_REWRITES: &[(&str, &str)] = &[
     ("groupbitxor(n)", "bit_xor(n)"),
 ];
 
-/// The same, of functions with two pairs of brackets.
+/// Rewrites of parametric aggregate functions, which have two pairs of parentheses.
 const PARAMETRIC_REWRITES: &[(&str, &str)] = &[
     ("topk(k)(x)", "array_transform(top_k(x, k), entry -> entry['value'])"),
     ("topkweighted(k)(x, n)", "array_transform(top_k(x, k, n), entry -> entry['value'])"),
@@ -1009,14 +1009,14 @@ const PARAMETRIC_REWRITES: &[(&str, &str)] = &[
     ("quantileinterpolated(q)(n)", "percentile_cont(n, q)"),
 ];
 
-/// Whether an order is given among arguments.
+/// Returns true if arguments contain an ORDER BY.
 fn has_order(args: &FunctionArguments) -> bool {
     let is_order =
         |clause: &FunctionArgumentClause| matches!(clause, FunctionArgumentClause::OrderBy(_));
     matches!(args, FunctionArguments::List(list) if list.clauses.iter().any(is_order))
 }
 
-/// The functions of groups, and of windows, that rows lead to.
+/// The aggregate and window functions that templates call.
 const AGGREGATE_TARGETS: [&str; 35] = [
     "any_value",
     "array_agg",
@@ -1055,26 +1055,26 @@ const AGGREGATE_TARGETS: [&str; 35] = [
     "row_number",
 ];
 
-/// A row, taken apart.
+/// A parsed rewrite of one foreign call.
 struct CallRewrite {
     parameters: Vec<String>,
-    /// Whether any number of arguments is taken, which the one call that has none gets.
+    /// True if the call takes any number of arguments; the template's only call without arguments gets them.
     is_variadic: bool,
     template: Expr,
-    /// How many functions of groups it leads to: their names have the quotes [`OF_A_GROUP`].
+    /// Number of aggregates in the template; their names are quoted with [`TEMPLATE_AGGREGATE_QUOTE`].
     aggregate_count: usize,
-    /// Whether one of them has an order of its own, which no call beside it may give, and no window has.
+    /// True if an aggregate has an ORDER BY of its own. The call must then have none, and no window.
     has_order: bool,
-    /// Whether one of them passes over rows in a way that no window has.
+    /// True if an aggregate skips or orders rows in a way that no window function does.
     forbids_window: bool,
 }
 
-/// The quotes by which a row's own aggregates are told from those among its arguments.
+/// The quote character that tells a template's own aggregates from those in the call's arguments.
 const TEMPLATE_AGGREGATE_QUOTE: char = '`';
 
 impl CallRewrite {
-    /// A row's form, and the name that it is called by; none where the row is no SQL, which a test excludes.
-    /// The name of one that is called with two pairs of brackets has `()` behind it.
+    /// Parses a rewrite and returns it with the name of the foreign function; `None` if the template is no
+    /// valid SQL, which a test excludes. The name of a parametric function ends with `()`.
     fn parse_rule(call: &str, made: &str, is_aggregate: bool) -> Option<(String, CallRewrite)> {
         let (name, arguments) = call.strip_suffix(')')?.split_once('(')?;
         let takes_more = arguments == "x, …";
@@ -1102,10 +1102,10 @@ impl CallRewrite {
         Some((name, form))
     }
 
-    /// Whether it is called with these arguments.
+    /// Returns true if the rewrite applies to a call with these arguments.
     fn accepts_arguments(&self, arguments: &[&Expr]) -> bool {
         let fits = |(parameter, argument): (&String, &&Expr)| {
-            // A number beside a sketch is a parameter of an aggregate.
+            // A number after a sketch is a parameter of an aggregate.
             let is_number = matches!(argument, Expr::Value(value) if matches!(value.value, Value::Number(_, _)));
             match is_literal_parameter(parameter) {
                 true => parameter.eq_ignore_ascii_case(&argument.to_string()),
@@ -1122,18 +1122,18 @@ impl CallRewrite {
     }
 }
 
-/// Whether a parameter is no name, but the argument itself.
+/// Returns true if a parameter is a literal that an argument must equal, instead of a name.
 fn is_literal_parameter(parameter: &str) -> bool {
     matches!(parameter, "true" | "false" | "NULL")
         || parameter.starts_with(|first: char| first == '\'' || first.is_ascii_digit())
 }
 
-/// Puts the aggregates of a row into quotes, and counts them.
+/// Quotes the aggregates of a template and counts them.
 #[derive(Default)]
 struct AggregateMarker {
     aggregate_count: usize,
     has_order: bool,
-    /// Whether one value of several is taken of those that a FILTER chooses.
+    /// True if `first_value` or `last_value` picks among the rows that a FILTER passes.
     has_filter: bool,
 }
 
@@ -1155,7 +1155,7 @@ impl VisitorMut for AggregateMarker {
     }
 }
 
-/// All rows, by name.
+/// Returns all rewrites by the name of the foreign function.
 fn rewrites_by_name() -> &'static HashMap<String, Vec<CallRewrite>> {
     static REWRITES: OnceLock<HashMap<String, Vec<CallRewrite>>> = OnceLock::new();
     REWRITES.get_or_init(|| {
@@ -1172,7 +1172,7 @@ fn rewrites_by_name() -> &'static HashMap<String, Vec<CallRewrite>> {
     })
 }
 
-/// How a function of another database is called, if there is one of this name.
+/// Returns the signatures of the foreign functions that have this name.
 pub(crate) fn foreign_signatures(name: &str) -> Vec<&'static str> {
     let rows = SCALAR_REWRITES
         .iter()
@@ -1182,15 +1182,15 @@ pub(crate) fn foreign_signatures(name: &str) -> Vec<&'static str> {
     rows.filter(|call| call.split('(').next() == Some(name)).collect()
 }
 
-/// The rows, as they are written, but for those with two pairs of brackets.
+/// Returns the rewrites as pairs of texts, without those of parametric functions.
 pub fn call_rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
     SCALAR_REWRITES.iter().chain(AGGREGATE_REWRITES).copied()
 }
 
-/// What a call is here, where it is one of another database's.
+/// Returns the translation of a call, if it is a call of another database's function.
 ///
 /// # Errors
-/// [`Error::Usage`] where it takes something besides its arguments that cannot go along.
+/// [`Error::Usage`] if the call has a clause beside its arguments that the translation cannot take.
 pub(super) fn translate_call(call: &Function) -> Result<Option<Expr>> {
     let Some(name) = unquoted_call_name(call) else { return Ok(None) };
     if let Some(made) =
@@ -1198,7 +1198,7 @@ pub(super) fn translate_call(call: &Function) -> Result<Option<Expr>> {
     {
         return Ok(Some(made));
     }
-    // What stands in two pairs of brackets is nothing else.
+    // A parametric call has no other translation.
     let FunctionArguments::None = call.parameters else { return Ok(None) };
     if let Some(made) = translate_named_arguments(call, &name) {
         return transfer_call_clauses(call, made, 0).map(Some);
@@ -1243,10 +1243,11 @@ pub(super) fn translate_call(call: &Function) -> Result<Option<Expr>> {
     apply_rewrite(call, &name, &arguments)
 }
 
-/// `regexp_replace` with what DataFusion's does not know: PostgreSQL's `\&` for all that is found, and DuckDB's options.
+/// Translates what DataFusion's `regexp_replace` lacks: PostgreSQL's `\&` for the whole match, and DuckDB's
+/// options.
 ///
 /// # Errors
-/// [`Error::Usage`] for the option `k`, which `regexp_extract` alone has.
+/// [`Error::Usage`] for the option `k`, which only `regexp_extract` has.
 fn translate_regexp_replace(arguments: &[&Expr]) -> Result<Option<Expr>> {
     let [of, pattern, to, rest @ ..] = arguments else { return Ok(None) };
     let quoted = |text: String| Expr::value(Value::SingleQuotedString(text));
@@ -1274,7 +1275,7 @@ fn translate_regexp_replace(arguments: &[&Expr]) -> Result<Option<Expr>> {
         ));
     }
     let is_literal = options.contains('l');
-    // Of `c` and `i` the last one counts.
+    // The last of `c` and `i` counts.
     let case = options.chars().rev().find(|letter| matches!(letter, 'c' | 'i'));
     let mut letters: Vec<char> = case.into_iter().filter(|letter| *letter == 'i').collect();
     for letter in options.chars() {
@@ -1295,8 +1296,9 @@ fn translate_regexp_replace(arguments: &[&Expr]) -> Result<Option<Expr>> {
     Ok(Some(function_call("regexp_replace", all)))
 }
 
-/// Returns whether a call reads text by formats that are written out and of which one has an offset or a zone. A format
-/// that is calculated may have one, too, but not before types are settled: such a call returns a TIMESTAMP of UTC.
+/// Returns true if a call parses text by literal formats, one of which has an offset or a zone. A computed
+/// format may have one, too, but this is unknown before types are resolved: such a call returns a TIMESTAMP
+/// in UTC.
 fn reads_instants(name: &str, arguments: &[&Expr]) -> bool {
     let has_zone = |format: &Expr| match format {
         Expr::Value(value) => {
@@ -1312,7 +1314,7 @@ fn reads_instants(name: &str, arguments: &[&Expr]) -> bool {
     })
 }
 
-/// The refusal of a union, or an intersection, of three columns and more.
+/// Returns the error for a union or an intersection of three or more columns.
 fn refuse_extra_sketches(name: &str, arguments: &[&Expr]) -> Option<Error> {
     let of_two = match name {
         "hll_union" => "hll_merge",
@@ -1327,7 +1329,7 @@ fn refuse_extra_sketches(name: &str, arguments: &[&Expr]) -> Option<Error> {
     ))
 }
 
-/// `count(DISTINCT a, b)`, which counts the pairs of which neither is null.
+/// Translates `count(DISTINCT a, b)`, which counts the pairs without nulls.
 fn translate_distinct_count(call: &Function, name: &str) -> Option<Expr> {
     let FunctionArguments::List(list) = &call.args else { return None };
     if name != "count" || list.duplicate_treatment != Some(DuplicateTreatment::Distinct) {
@@ -1350,7 +1352,7 @@ fn translate_distinct_count(call: &Function, name: &str) -> Option<Expr> {
     Some(Expr::Function(made))
 }
 
-/// What a call is by the first row of a name that its arguments fit.
+/// Translates a call by the first rewrite of its name that accepts its arguments.
 fn apply_rewrite(call: &Function, name: &str, arguments: &[&Expr]) -> Result<Option<Expr>> {
     let forms = rewrites_by_name().get(name).map(Vec::as_slice).unwrap_or_default();
     let Some(form) = forms.iter().find(|form| form.accepts_arguments(arguments)) else {
@@ -1376,7 +1378,7 @@ fn apply_rewrite(call: &Function, name: &str, arguments: &[&Expr]) -> Result<Opt
     let whole: Vec<Expr>;
     let mut arguments = arguments.to_vec();
     if BOUNDED_LIST_AGGREGATES.iter().any(|(of, _)| *of == name) {
-        // What follows the values, as far as it is calculated of numbers alone.
+        // The arguments after the values, if they are computed from numbers alone.
         let values = arguments.iter().map(|argument| match evaluate_integer(argument) {
             Some(number) => Expr::value(Value::Number(number.to_string(), false)),
             None => (*argument).clone(),
@@ -1399,7 +1401,7 @@ fn apply_rewrite(call: &Function, name: &str, arguments: &[&Expr]) -> Result<Opt
     transfer_call_clauses(call, made, form.aggregate_count).map(Some)
 }
 
-/// The number that an expression of whole numbers alone is.
+/// Evaluates an expression of integer literals.
 fn evaluate_integer(expr: &Expr) -> Option<i64> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => number.parse().ok(),
@@ -1419,7 +1421,8 @@ fn evaluate_integer(expr: &Expr) -> Option<i64> {
     }
 }
 
-/// The refusal of a call over a window that leads to what no window has, with what is written instead.
+/// Returns the error for a window call whose template has an aggregate that no window supports, with an
+/// alternative.
 fn window_error(call: &Function, name: &str, arguments: &[&Expr]) -> Error {
     let of_groups = format!(
         "GROUP BY gives each group its own, and a join puts it beside the rows: FROM t JOIN (SELECT k, {call_of_it} AS y \
@@ -1443,7 +1446,7 @@ fn window_error(call: &Function, name: &str, arguments: &[&Expr]) -> Error {
     Error::usage_with_hint(format!("`{}` is not called over a window", call.name), hint)
 }
 
-/// The value of the first row of a partition by an order, as a window has it.
+/// Returns the window expression for the value of a partition's first row by an order.
 fn first_value_hint(of: &Expr, by: &Expr, direction: &str) -> String {
     format!(
         "first_value(CASE WHEN {by} IS NOT NULL THEN {of} END) IGNORE NULLS OVER (PARTITION BY k ORDER BY {by}{direction} \
@@ -1451,18 +1454,19 @@ fn first_value_hint(of: &Expr, by: &Expr, direction: &str) -> String {
     )
 }
 
-/// The rows that keep the first of a group's rows by an order, and which of their arguments is a seed.
+/// The functions that list the first rows of a group by an order, each with the position of its seed
+/// argument.
 const BOUNDED_LIST_AGGREGATES: [(&str, Option<usize>); 4] =
     [("maximum", None), ("minimum", None), ("sample", Some(2)), ("weighted_sample", Some(3))];
 
-/// The most rows that they keep.
+/// Maximum number of rows that these functions list.
 const LIST_ROWS_MAX: u64 = 1_000_000;
 
-/// Checks what the functions that such a row leads to would not: they would count from a list's end, and name
-/// themselves.
+/// Checks the arguments that the template's functions would not check: those would count from the end of a
+/// list, and report their own names.
 ///
 /// # Errors
-/// [`Error::Usage`] for a number of rows, or a seed, that is none.
+/// [`Error::Usage`] for an invalid number of rows and an invalid seed.
 fn check_bounded_list(
     call: &Function,
     name: &str,
@@ -1473,7 +1477,7 @@ fn check_bounded_list(
         Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
             number.parse().is_ok_and(|number: u64| range.contains(&number))
         }
-        // A value that a statement is given has a place in it alone, so far.
+        // Parameters appear here as placeholders: their values are not known yet.
         Expr::Value(ValueWithSpan { value: Value::Placeholder(_), .. }) => true,
         _ => false,
     };
@@ -1510,7 +1514,7 @@ fn check_bounded_list(
     Ok(())
 }
 
-/// Gives arguments to the one call that has none.
+/// Inserts arguments into the only call that has none.
 struct ArgumentListInserter(Option<FunctionArguments>);
 
 impl VisitorMut for ArgumentListInserter {
@@ -1527,7 +1531,7 @@ impl VisitorMut for ArgumentListInserter {
     }
 }
 
-/// The name of a call in lower letters, unless it is in quotes or of several parts.
+/// Returns the lower-case name of a call; `None` if it is quoted or qualified.
 pub(super) fn unquoted_call_name(call: &Function) -> Option<String> {
     match call.name.0.as_slice() {
         [ObjectNamePart::Identifier(name)] if name.quote_style.is_none() => {
@@ -1537,7 +1541,7 @@ pub(super) fn unquoted_call_name(call: &Function) -> Option<String> {
     }
 }
 
-/// The arguments of a call, none of which has a name or is a `*`.
+/// Returns the arguments of a call; `None` if an argument is named or a `*`.
 fn positional_arguments(call: &Function) -> Option<Vec<&Expr>> {
     match &call.args {
         FunctionArguments::None => Some(Vec::new()),
@@ -1546,7 +1550,7 @@ fn positional_arguments(call: &Function) -> Option<Vec<&Expr>> {
     }
 }
 
-/// The arguments of a list, none of which has a name or is a `*`.
+/// Returns the arguments of a list; `None` if an argument is named or a `*`.
 fn positional_list_arguments(list: &FunctionArgumentList) -> Option<Vec<&Expr>> {
     let expr = |argument| match argument {
         &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref expr)) => Some(expr),
@@ -1555,7 +1559,7 @@ fn positional_list_arguments(list: &FunctionArgumentList) -> Option<Vec<&Expr>> 
     list.args.iter().map(expr).collect()
 }
 
-/// Puts arguments in the places of their names.
+/// Replaces the parameters of a template by the arguments of a call.
 struct ParameterSubstitution<'a> {
     names: &'a [String],
     arguments: &'a [&'a Expr],
@@ -1570,7 +1574,7 @@ impl VisitorMut for ParameterSubstitution<'_> {
         {
             *expr = parenthesize(self.arguments[at].clone());
         }
-        // A constant orders nothing, and without brackets its number would be the place of a column.
+        // A constant orders nothing; without parentheses its number would be a column's position.
         if let Expr::Function(call) = expr
             && let FunctionArguments::List(list) = &mut call.args
         {
@@ -1586,7 +1590,7 @@ impl VisitorMut for ParameterSubstitution<'_> {
     }
 }
 
-/// An operator's result in brackets, since other operators may come to stand beside it.
+/// Puts an operator's result in parentheses, since another operator may end up beside it.
 pub(super) fn parenthesize(expr: Expr) -> Expr {
     match expr {
         Expr::BinaryOp { .. }
@@ -1602,7 +1606,7 @@ pub(super) fn parenthesize(expr: Expr) -> Expr {
     }
 }
 
-/// `made` with what stands beside the arguments of the call: within the aggregates that `made` has of its row.
+/// Moves the clauses of a call beside its arguments to the aggregates of its template.
 fn transfer_call_clauses(call: &Function, mut made: Expr, aggregates: usize) -> Result<Expr> {
     let clauses = match &call.args {
         FunctionArguments::List(list) => (list.duplicate_treatment, list.clauses.clone()),
@@ -1631,7 +1635,7 @@ fn transfer_call_clauses(call: &Function, mut made: Expr, aggregates: usize) -> 
     Ok(parenthesize(made))
 }
 
-/// Gives the aggregates of a row what another call has besides its arguments, and takes their marks away.
+/// Gives a template's aggregates the clauses of the call and removes the aggregates' quotes.
 struct CallClauseTransfer<'a> {
     call: &'a Function,
     clauses: &'a (Option<DuplicateTreatment>, Vec<FunctionArgumentClause>),
@@ -1667,7 +1671,7 @@ impl VisitorMut for CallClauseTransfer<'_> {
     }
 }
 
-/// Two conditions that both have to hold.
+/// Joins two conditions by AND.
 pub(super) fn and_conditions(left: Expr, right: Expr) -> Expr {
     Expr::BinaryOp {
         left: Box::new(Expr::Nested(Box::new(left))),
@@ -1676,7 +1680,7 @@ pub(super) fn and_conditions(left: Expr, right: Expr) -> Expr {
     }
 }
 
-/// Quantiles that are estimated, by their names with two pairs of brackets.
+/// Parametric functions that estimate quantiles.
 const PARAMETRIC_QUANTILES: [&str; 8] = [
     "quantile",
     "quantiles",
@@ -1688,7 +1692,7 @@ const PARAMETRIC_QUANTILES: [&str; 8] = [
     "quantilesbfloat16",
 ];
 
-/// What a function of two pairs of brackets is: `quantile(0.9)(n)` is `quantile(n, 0.9)`.
+/// Translates a parametric call: `quantile(0.9)(n)` becomes `quantile(n, 0.9)`.
 fn translate_parametric_call(call: &Function, name: &str) -> Result<Option<Expr>> {
     let FunctionArguments::List(parameters) = &call.parameters else { return Ok(None) };
     let FunctionArguments::List(arguments) = &call.args else { return Ok(None) };
@@ -1698,7 +1702,7 @@ fn translate_parametric_call(call: &Function, name: &str) -> Result<Option<Expr>
         made.parameters = FunctionArguments::None;
         let mut all = arguments.clone();
         match parameters.args.as_slice() {
-            // The plural's answer is a list, of one rank, too.
+            // The plural returns a list, even of one rank.
             [FunctionArg::Unnamed(FunctionArgExpr::Expr(rank))]
                 if name.starts_with("quantiles") =>
             {
@@ -1728,7 +1732,7 @@ fn translate_parametric_call(call: &Function, name: &str) -> Result<Option<Expr>
     apply_rewrite(call, &format!("{name}()"), &all)
 }
 
-/// `sumIf(n, c)` as `sum(n) FILTER (WHERE c)`, for all aggregates.
+/// Translates `sumIf(n, c)` into `sum(n) FILTER (WHERE c)`, for all aggregates.
 fn translate_if_combinator(call: &Function, name: &str) -> Result<Option<Expr>> {
     const OTHER_AGGREGATES: [&str; 4] = ["corr", "mean", "median", "quantiles"];
     let is_aggregate = |base: &str| {
@@ -1762,7 +1766,8 @@ fn translate_if_combinator(call: &Function, name: &str) -> Result<Option<Expr>> 
     Ok(Some(translate_call(&made)?.unwrap_or(Expr::Function(made))))
 }
 
-/// Quantiles that are asked for in a list: a list of each, or of all that are estimated together.
+/// Translates quantiles with a list of ranks: into a list of single calls, or one call that estimates all of
+/// them.
 fn translate_quantile_list(call: &Function, name: &str) -> Result<Option<Expr>> {
     const EXACT_QUANTILES: [&str; 4] =
         ["percentile_cont", "quantile_cont", "percentile_disc", "quantile_disc"];
@@ -1792,7 +1797,7 @@ fn translate_quantile_list(call: &Function, name: &str) -> Result<Option<Expr>> 
         made
     };
     if ESTIMATED_QUANTILES.contains(&name) {
-        // A list of one rank stays one, and so does the answer.
+        // A list of one rank stays a list, and so does the result.
         if asked.len() == 1 {
             return Ok(None);
         }
@@ -1805,7 +1810,7 @@ fn translate_quantile_list(call: &Function, name: &str) -> Result<Option<Expr>> 
         Ok(translate_call(&made)?.unwrap_or(Expr::Function(made)))
     });
     let of_each = of_each.collect::<Result<Vec<Expr>>>()?;
-    // Of no values there is no list.
+    // The result for no values is NULL and not a list.
     let Some(first) = of_each.first().cloned() else { return Ok(None) };
     let condition = Expr::IsNotNull(Box::new(first));
     Ok(Some(Expr::Case {
@@ -1817,7 +1822,7 @@ fn translate_quantile_list(call: &Function, name: &str) -> Result<Option<Expr>> 
     }))
 }
 
-/// The items of a list that is written out.
+/// Returns the items of a literal list.
 fn literal_list_items(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::Array(list) => Some(list.elem.clone()),
@@ -1829,8 +1834,8 @@ fn literal_list_items(expr: &Expr) -> Option<Vec<Expr>> {
     }
 }
 
-/// What is said with `WITHIN GROUP (ORDER BY x)` where no aggregate of ours takes it: `mode()` and
-/// `percentile_disc(0.9)` are of what the rows are ordered by, lists and texts have it for their order.
+/// Translates `WITHIN GROUP (ORDER BY x)` of functions whose aggregate does not take it: for `mode()` and
+/// `percentile_disc(0.9)` it is the argument, for functions that make lists and texts it is the order.
 fn translate_within_group(call: &Function, name: &str) -> Result<Option<Expr>> {
     let [order] = call.within_group.as_slice() else { return Ok(None) };
     let mut made = call.clone();
@@ -1871,14 +1876,15 @@ fn translate_within_group(call: &Function, name: &str) -> Result<Option<Expr>> {
     Ok(Some(translate_call(&made)?.unwrap_or(Expr::Function(made))))
 }
 
-/// The rank in rising order, negative where it counts from the largest value, of a rank in falling order.
+/// Converts a rank in descending order to one in ascending order; a negative rank counts from the largest
+/// value.
 fn invert_rank(quantile: &Expr) -> Option<Expr> {
     let Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) = quantile else {
         return None;
     };
     let rank: f64 = number.to_string().parse().ok()?;
     match rank == 0.0 {
-        // The first in falling order, which is the last.
+        // The first value in descending order is the last in ascending order.
         true => Some(Expr::value(Value::Number("1".into(), false))),
         false => {
             let (op, expr) = (UnaryOperator::Minus, Box::new(quantile.clone()));
@@ -1887,7 +1893,7 @@ fn invert_rank(quantile: &Expr) -> Option<Expr> {
     }
 }
 
-/// `any_value(x ORDER BY n)`, the first that is no null.
+/// Translates `any_value(x ORDER BY n)`, the first value that is not null.
 fn translate_ordered_any_value(call: &Function, name: &str) -> Option<Expr> {
     let FunctionArguments::List(list) = &call.args else { return None };
     let [FunctionArgumentClause::OrderBy(_)] = list.clauses.as_slice() else { return None };
@@ -1907,7 +1913,7 @@ fn translate_ordered_any_value(call: &Function, name: &str) -> Option<Expr> {
     Some(Expr::Function(made))
 }
 
-/// Calls whose arguments have names: `struct_pack(k := 1)`, `make_interval(days => 10)`.
+/// Translates calls with named arguments: `struct_pack(k := 1)`, `make_interval(days => 10)`.
 fn translate_named_arguments(call: &Function, name: &str) -> Option<Expr> {
     let FunctionArguments::List(list) = &call.args else { return None };
     let named = |argument| match argument {
@@ -1950,7 +1956,7 @@ fn translate_named_arguments(call: &Function, name: &str) -> Option<Expr> {
     }
 }
 
-/// Units of time, by which a first argument is known as one.
+/// Time units, by which a first argument is recognised as a unit.
 const TIME_UNITS: [&str; 24] = [
     "year",
     "years",
@@ -1978,7 +1984,7 @@ const TIME_UNITS: [&str; 24] = [
     "dd",
 ];
 
-/// The unit of time that an expression names, as a text or as a word.
+/// Returns the time unit that an expression names, as a text or as a word.
 fn time_unit(expr: &Expr) -> Option<String> {
     let unit = match expr {
         Expr::Identifier(name) if name.quote_style.is_none() => &name.value,
@@ -1989,7 +1995,7 @@ fn time_unit(expr: &Expr) -> Option<String> {
     TIME_UNITS.contains(&unit.as_str()).then_some(unit)
 }
 
-/// The type of a time that is written with it.
+/// Returns the type with which a time literal or a cast is written.
 fn literal_time_type(time: &Expr) -> Option<DataType> {
     let data_type = match time {
         Expr::TypedString(TypedString { data_type, .. }) | Expr::Cast { data_type, .. } => {
@@ -2001,15 +2007,16 @@ fn literal_time_type(time: &Expr) -> Option<DataType> {
         .then(|| data_type.clone())
 }
 
-/// Calls that take units of time, conditions in pairs, the names of aggregates, or any number of values.
+/// Translates calls that take time units, conditions in pairs, the names of aggregates, or any number of
+/// values.
 fn translate_special_call(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     match (name, arguments) {
-        // Several fields, and one that differs from row to row.
+        // Several fields.
         ("date_part" | "datepart", [Expr::Array(fields), time]) => {
             let fields = fields.elem.iter().chain([*time]).cloned().collect();
             Some(function_call("date_parts", fields))
         }
-        // Fields that DataFusion's lacks.
+        // Fields that DataFusion's `date_part` lacks.
         ("date_part" | "datepart", [field, _])
             if literal_text(field).is_some_and(tidemill_functions::is_date_field_name) =>
         {
@@ -2028,7 +2035,7 @@ fn translate_special_call(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             shift_time(&time_unit(unit)?, n, to, BinaryOperator::Plus)
         }
         ("date_sub" | "datesub" | "subdate", [unit, n, from]) if time_unit(unit).is_some() => {
-            // Of two times it is their difference.
+            // With two times, the call is their difference.
             literal_integer(n)?;
             shift_time(&time_unit(unit)?, n, from, BinaryOperator::Minus)
         }
@@ -2058,7 +2065,8 @@ fn translate_special_call(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             };
             Some(function_call(name, all))
         }
-        // A digest is bytes in ClickHouse, and in PostgreSQL all but that of md5: here it is their digits.
+        // A digest is bytes in ClickHouse, and in PostgreSQL except for md5; in Tidemill it is hexadecimal
+        // text.
         ("hex", [Expr::Function(digest)]) if is_digest_call(digest) => {
             Some(function_call("upper", vec![Expr::Function(digest.clone())]))
         }
@@ -2074,14 +2082,14 @@ fn translate_special_call(name: &str, arguments: &[&Expr]) -> Option<Expr> {
                 _ => None,
             }
         }
-        // No separator has a backslash; Spark's patterns have.
+        // Spark's `split` takes a pattern. A backslash marks one, since a separator has none.
         ("split" | "string_split", [x, separator])
             if literal_text(separator)
                 .is_some_and(|text| text.len() > 1 && text.contains('\\')) =>
         {
             Some(function_call("regexp_split_to_array", vec![(*x).clone(), (*separator).clone()]))
         }
-        // DuckDB's names of groups: a list is no constant where the type of the struct is settled.
+        // DuckDB's group names: a list is no constant where the type of the struct is resolved.
         ("regexp_extract" | "regexp_extract_all", [x, pattern, list, options @ ..])
             if options.len() < 2 && literal_list_items(list).is_some() =>
         {
@@ -2097,7 +2105,7 @@ fn translate_special_call(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             all.extend(names);
             Some(function_call(&format!("{name}_groups"), all))
         }
-        // Spark's days, and what stands as text beside a time.
+        // Spark's series of days, and texts beside a time.
         ("sequence", [first, last]) if literal_time_type(first).is_some() => {
             let day = parse_expr("INTERVAL '1 day'").ok()?;
             Some(function_call("generate_series", vec![(*first).clone(), (*last).clone(), day]))
@@ -2117,7 +2125,7 @@ fn translate_special_call(name: &str, arguments: &[&Expr]) -> Option<Expr> {
             let name = if name == "range" { "range" } else { "generate_series" };
             Some(function_call(name, vec![(*first).clone(), last, step]))
         }
-        // Of an untyped NULL, a multiple of an interval has no type.
+        // A multiple of an interval and an untyped NULL has no type.
         ("to_decades" | "to_centuries" | "to_millennia", [n]) if is_null(n) => null_interval(),
         ("row" | "tuple", [_, ..]) => Some(function_call(
             "struct",
@@ -2138,7 +2146,7 @@ fn translate_special_call(name: &str, arguments: &[&Expr]) -> Option<Expr> {
         ("tostartofinterval", [_, width @ Expr::Interval(_)]) => {
             let width = width.to_string().to_lowercase();
             let form = if width.contains("week") {
-                // The 5th of January 1970 was a Monday.
+                // 5 January 1970 was a Monday.
                 "CAST(date_bin(width, ts, TIMESTAMP '1970-01-05') AS DATE)"
             } else if width.contains("mon") || width.contains("year") {
                 "CAST(date_bin(width, ts) AS DATE)"
@@ -2213,13 +2221,13 @@ fn translate_special_call(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     }
 }
 
-/// Whether two values are the same, as two nulls are, too.
+/// Returns the condition that two values are the same, as two nulls are, too.
 fn is_not_distinct(left: &Expr, right: &Expr) -> Expr {
     let side = |expr: &Expr| Box::new(parenthesize(expr.clone()));
     Expr::IsNotDistinctFrom(side(left), side(right))
 }
 
-/// A form with arguments in the places of their names.
+/// Parses a template and replaces its parameters by arguments.
 fn instantiate_template(form: &str, names: &[&str], arguments: &[&Expr]) -> Option<Expr> {
     let mut made = parse_expr(form).ok()?;
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
@@ -2227,7 +2235,7 @@ fn instantiate_template(form: &str, names: &[&str], arguments: &[&Expr]) -> Opti
     Some(made)
 }
 
-/// `CASE WHEN … THEN … ELSE last END`, of pairs of a value and what comes of it.
+/// Returns `CASE WHEN … THEN … ELSE last END` for pairs of a value and its result.
 fn case_of_pairs(pairs: &[&Expr], last: Option<&&Expr>, condition: impl Fn(&Expr) -> Expr) -> Expr {
     let conditions = pairs
         .chunks_exact(2)
@@ -2241,7 +2249,7 @@ fn case_of_pairs(pairs: &[&Expr], last: Option<&&Expr>, condition: impl Fn(&Expr
     }
 }
 
-/// SQL's name of a type that ClickHouse calls otherwise.
+/// Returns SQL's name of a ClickHouse type.
 fn sql_type_name(name: &str) -> String {
     let name = name.to_lowercase();
     let inner = ["nullable(", "lowcardinality("].iter().find_map(|of| name.strip_prefix(of));
@@ -2268,7 +2276,7 @@ fn sql_type_name(name: &str) -> String {
     known.to_owned()
 }
 
-/// Whether a call makes the digest of something.
+/// Returns true if a call computes a digest.
 fn is_digest_call(call: &Function) -> bool {
     const DIGESTS: [&str; 8] =
         ["md5", "sha", "sha1", "sha224", "sha256", "sha384", "sha512", "sha2"];
@@ -2279,7 +2287,7 @@ fn is_placeholder(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(ValueWithSpan { value: Value::Placeholder(_), span: _ }))
 }
 
-/// A literal's text.
+/// Returns the text of a text literal.
 fn literal_text(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), span: _ }) => {
@@ -2289,13 +2297,13 @@ fn literal_text(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The unit of time that follows one of these in a name.
+/// Returns the time unit that follows one of the prefixes in a name.
 fn unit_after_prefix<'a>(name: &'a str, before: &[&str]) -> Option<&'a str> {
     let unit = before.iter().find_map(|before| name.strip_prefix(before))?;
     TIME_UNITS[..22].contains(&unit).then_some(unit)
 }
 
-/// A call of a function.
+/// Returns a call of a function.
 pub(super) fn function_call(name: &str, arguments: Vec<Expr>) -> Expr {
     let args = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)));
     Expr::Function(Function {
@@ -2314,13 +2322,13 @@ pub(super) fn function_call(name: &str, arguments: Vec<Expr>) -> Expr {
     })
 }
 
-/// `left op right`, each in brackets where it has to be.
+/// Returns `left op right`, with operands in parentheses where needed.
 pub(super) fn binary_op(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
     let side = |expr: &Expr| Box::new(parenthesize(expr.clone()));
     Expr::BinaryOp { left: side(left), op, right: side(right) }
 }
 
-/// The whole number that an expression is.
+/// Returns the integer that a literal stands for.
 fn literal_integer(expr: &Expr) -> Option<i64> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::Number(digits, _), span: _ }) => {
@@ -2332,7 +2340,7 @@ fn literal_integer(expr: &Expr) -> Option<i64> {
     }
 }
 
-/// A time so many units later or earlier.
+/// Returns a time plus or minus `n` units.
 fn shift_time(unit: &str, n: &Expr, time: &Expr, op: BinaryOperator) -> Option<Expr> {
     Some(binary_op(time, op, &interval_expr(unit, n)?))
 }
@@ -2341,12 +2349,12 @@ fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(ValueWithSpan { value: Value::Null, span: _ }))
 }
 
-/// An interval that is null.
+/// Returns a null interval.
 fn null_interval() -> Option<Expr> {
     parse_expr("CAST(NULL AS INTERVAL)").ok()
 }
 
-/// So many units of time.
+/// Returns an interval of `n` units.
 fn interval_expr(unit: &str, n: &Expr) -> Option<Expr> {
     if is_null(n) {
         return null_interval();
@@ -2357,7 +2365,7 @@ fn interval_expr(unit: &str, n: &Expr) -> Option<Expr> {
         "quarter" | "quarters" => (3, "month"),
         other => (1, other),
     };
-    // A number that is written makes an interval that is written, of which a DATE stays a DATE.
+    // A literal number makes a literal interval, which keeps a DATE a DATE.
     if let Some(n) = literal_integer(n) {
         return parse_expr(&format!("INTERVAL '{} {unit}'", n.checked_mul(count)?)).ok();
     }

@@ -1,10 +1,10 @@
-//! Columns of sources that are there only where they are named: `filename`, `file_row_number`.
+//! Resolution of hidden columns, such as `filename` and `file_row_number`, which a table has only where a
+//! query names them.
 //!
-//! A source's hidden columns become columns of its table when a statement names one of them, and of its
-//! columns nothing else is meant. Whose a name is is told as SQL tells it, from the innermost query outwards:
-//! a column of the data comes first wherever it is, then what the select list calls so, then a hidden column
-//! of what the query itself reads. Where a table has hidden columns, every `*` over it is
-//! [written out](super::columns) without them.
+//! A hidden column of a source becomes a column of its table when a statement names it and no other column is
+//! meant. A name resolves as in SQL, from the innermost query outwards: first to a column of the data in any
+//! scope, then to an alias of the select list, then to a hidden column of the query's own sources. Where a
+//! table has hidden columns, every `*` over it is [expanded](super::column_expansion) without them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -20,22 +20,22 @@ use tidemill_planning::{walk_expr, walk_statement, walk_statement_mut};
 
 use crate::column_names::normalize_ident;
 
-/// The columns of a source, by its name in the statement.
+/// The columns of a source.
 #[derive(Debug, Default)]
 pub struct SourceColumns {
-    /// Those of the data.
+    /// The columns of the data.
     pub data: Vec<String>,
-    /// Those that are there if they are named, none of which is called like one of the others.
+    /// The hidden columns; none has the name of a data column.
     pub hidden: Vec<String>,
 }
 
-/// Sources by their names in a statement.
+/// The columns of all sources, by the sources' names in a statement.
 pub type SourceColumnsByName = BTreeMap<String, SourceColumns>;
 
-/// By sources' names, the hidden columns that they have in a statement.
+/// The hidden columns that a statement uses, by the sources' names.
 pub type UsedHiddenColumns = BTreeMap<String, BTreeSet<String>>;
 
-/// The hidden columns that a statement names, by the sources that have them.
+/// Returns the hidden columns that a statement names, by the sources that have them.
 pub fn used_hidden_columns(statement: &Parsed, sources: &SourceColumnsByName) -> UsedHiddenColumns {
     let Parsed::Statement(statement) = statement else { return UsedHiddenColumns::new() };
     let mut mentions = HiddenColumnFinder {
@@ -50,7 +50,7 @@ pub fn used_hidden_columns(statement: &Parsed, sources: &SourceColumnsByName) ->
     mentions.used_hidden
 }
 
-/// Names hidden columns, too, where a table's columns are given other names: `FROM 'x.csv' AS x (a, b)`.
+/// Adds hidden columns to the column aliases of a table: `FROM 'x.csv' AS x (a, b)`.
 pub(super) fn add_hidden_aliases(
     statement: &mut Statement,
     unhidden: &UsedHiddenColumns,
@@ -117,7 +117,7 @@ pub(super) fn add_hidden_aliases(
     }
 }
 
-/// Of what a SELECT reads, the hidden columns: each with what its table is called there.
+/// Returns the hidden columns of a SELECT's sources, each with the qualifier of its table.
 pub(super) fn hidden_columns_of(
     from: &[TableWithJoins],
     is_cte: &dyn Fn(&str) -> bool,
@@ -140,16 +140,16 @@ pub(super) fn hidden_columns_of(
     found
 }
 
-/// What a FROM reads.
+/// A relation in FROM.
 struct FromRelation {
     qualifier: Option<String>,
     kind: FromRelationKind,
-    /// The names that the query gives its columns, where it does.
+    /// The column aliases that the query gives the relation; empty without any.
     columns: Vec<String>,
 }
 
 enum FromRelationKind {
-    /// A source, or a table of this name that WITH makes.
+    /// A source, by its name in the statement.
     Source(String),
     Cte(String),
     Derived(Box<Query>),
@@ -212,7 +212,7 @@ fn collect_relation(
     }
 }
 
-/// The name of a table that has no other before it.
+/// Returns the name of a table without a qualifier; `None` for a qualified name.
 fn unqualified_name(name: &ObjectName) -> Option<String> {
     match name.0.as_slice() {
         [ObjectNamePart::Identifier(name)] => Some(normalize_ident(name)),
@@ -239,29 +239,29 @@ fn join_constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
     }
 }
 
-/// The tables that a query's WITH makes.
+/// Returns the tables that a query's WITH defines.
 fn cte_queries(query: &Query) -> impl Iterator<Item = (String, &Query)> {
     let made = query.with.iter().flat_map(|with| &with.cte_tables);
     made.map(|cte| (normalize_ident(&cte.alias.name), cte.query.as_ref()))
 }
 
-/// A query around the place that is looked at.
+/// The scope of an enclosing query.
 struct QueryScope {
     relations: Vec<FromRelation>,
-    /// What the select list calls something that is not made of a column of that name.
+    /// The aliases of the select list, without those whose expression uses a column of the same name.
     aliases: BTreeSet<String>,
 }
 
-/// Looks for names of hidden columns.
+/// A visitor that finds the names of hidden columns.
 struct HiddenColumnFinder<'a> {
     sources: &'a SourceColumnsByName,
     used_hidden: UsedHiddenColumns,
     scopes: Vec<QueryScope>,
-    /// The tables that WITH makes, innermost last; per query around, how many were there before.
+    /// The tables of WITH that are visible here, innermost last.
     ctes: Vec<(String, Query)>,
-    /// By their places in memory, the queries that see nothing of those around them: tables of WITH and of FROM.
+    /// Addresses of the queries that see no enclosing query: tables of WITH and subqueries in FROM.
     isolated_queries: BTreeSet<usize>,
-    /// What such a query does not see.
+    /// The enclosing scopes that isolated queries do not see.
     outer_scopes: Vec<Vec<QueryScope>>,
 }
 
@@ -286,7 +286,7 @@ impl HiddenColumnFinder<'_> {
         self.scopes.push(scope);
     }
 
-    /// Whether what is read has a column of the data of this name.
+    /// Returns true if a relation has a data column of this name.
     fn has_data_column(
         &self,
         relation: &FromRelation,
@@ -313,7 +313,7 @@ impl HiddenColumnFinder<'_> {
         }
     }
 
-    /// Whether a query's result has a column of this name.
+    /// Returns true if a query's result has a column of this name.
     fn query_returns_column(&self, query: &Query, name: &str, ctes: &[(String, Query)]) -> bool {
         let mut seen = ctes.to_vec();
         seen.extend(cte_queries(query).map(|(name, query)| (name, query.clone())));
@@ -350,7 +350,7 @@ impl HiddenColumnFinder<'_> {
         })
     }
 
-    /// Takes it that a source's hidden column of this name is meant, if it has one.
+    /// Records a source's hidden column of this name as used; returns false if the source has none.
     fn record_hidden_column(&mut self, source: &str, name: &str) -> bool {
         let hidden = self.sources.get(source).map_or(&[][..], |source| &source.hidden);
         let is_hidden = hidden.iter().any(|hidden| hidden == name);
@@ -364,7 +364,7 @@ impl HiddenColumnFinder<'_> {
         self.sources.values().any(|source| source.hidden.iter().any(|hidden| hidden == name))
     }
 
-    /// A column's name without a table's.
+    /// Resolves an unqualified column name.
     fn resolve_unqualified_name(&mut self, name: &str) {
         if !self.is_hidden_column(name) {
             return;
@@ -389,7 +389,7 @@ impl HiddenColumnFinder<'_> {
         }
     }
 
-    /// A column's name behind a table's.
+    /// Resolves a qualified column name.
     fn resolve_qualified_name(&mut self, qualifier: &str, name: &str) {
         for at in (0..self.scopes.len()).rev() {
             let mut relations = self.scopes[at].relations.iter();
@@ -413,7 +413,7 @@ fn source_name(relation: &FromRelation) -> Option<String> {
     }
 }
 
-/// Whether an expression names a column so.
+/// Returns true if an expression names a column of this name.
 fn mentions_column(expr: &Expr, name: &str) -> bool {
     struct ColumnMentionFinder<'a>(&'a str);
 
@@ -439,7 +439,7 @@ fn mentions_column(expr: &Expr, name: &str) -> bool {
 impl Visitor for HiddenColumnFinder<'_> {
     type Break = ();
 
-    /// What stands behind a query's SELECT, an ORDER BY, sees what that reads.
+    /// Opens the scope of the query's SELECT for clauses after it, such as ORDER BY.
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         if self.isolated_queries.contains(&query_address(query)) {
             self.outer_scopes.push(std::mem::take(&mut self.scopes));
@@ -481,7 +481,7 @@ impl Visitor for HiddenColumnFinder<'_> {
                 continue;
             };
             for name in columns.iter().filter_map(unqualified_name) {
-                // Each side is to have it.
+                // Both sides of a join must have the column.
                 let relations = self.scopes.last().map_or(&[][..], |scope| &scope.relations);
                 let lacking =
                     relations.iter().filter(|one| !self.has_data_column(one, &name, &self.ctes));
@@ -531,7 +531,7 @@ mod tests {
         ])
     }
 
-    /// The sources whose `filename` is named.
+    /// Checks the sources whose `filename` a statement names.
     fn check(sql: &str, expected: &[&str]) {
         let statement = Parsed::Statement(Box::new(parse_statements(sql).unwrap().remove(0)));
         let found = used_hidden_columns(&statement, &sources());

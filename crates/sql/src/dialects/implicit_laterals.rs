@@ -1,12 +1,12 @@
-//! Subqueries in FROM that refer to the sources before them without the word LATERAL, as DuckDB lets them.
+//! Addition of LATERAL to subqueries in FROM that refer to the sources before them, as DuckDB permits.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Select, Statement, TableFactor, VisitorMut};
 use tidemill_planning::walk_statement_mut;
 
-/// Returns a statement with LATERAL before each subquery that has a source before it in its FROM; none if no word is missing. To
-/// a subquery that refers to none of them the word means nothing.
+/// Returns a statement with LATERAL before each subquery that follows a source in its FROM; `None` if there
+/// is no such subquery. LATERAL has no effect on a subquery that refers to none of the sources.
 pub(crate) fn add_implicit_laterals(mut statement: Statement) -> Option<Statement> {
     let mut laterals = LateralInserter { inserted_count: 0 };
     walk_statement_mut(&mut statement, &mut laterals);

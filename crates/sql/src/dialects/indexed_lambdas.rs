@@ -1,7 +1,9 @@
-//! Functions of a list whose function takes an item and its place: `list_transform(list, (x, i) -> x * i)`.
+//! Translation of list functions whose lambda takes an item and its position:
+//! `list_transform(list, (x, i) -> x * i)`.
 //!
-//! They are functions of pairs: `array_transform(list_zip(list, generate_series(1, array_length(list))), x -> get_field(x, '1') *
-//! get_field(x, '2'))`. The first place is 1 as in DuckDB, and 0 in `transform` and `filter`, which are Spark's.
+//! They become functions over pairs: `array_transform(list_zip(list, generate_series(1,
+//! array_length(list))), x -> get_field(x, '1') * get_field(x, '2'))`. The first position is 1 as in DuckDB,
+//! and 0 in Spark's `transform` and `filter`.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +17,7 @@ use super::function_calls::{function_call, parenthesize};
 use super::parse_expr;
 use crate::column_names::normalize_ident;
 
-/// Returns a call by places; none of a call whose function takes an item alone, and of one whose function has other functions
+/// Translates a call into one over pairs; `None` if its lambda takes only an item, or contains another lambda
 /// with parameters of the same names.
 pub(super) fn translate_indexed_lambda(name: &str, arguments: &[&Expr]) -> Option<Expr> {
     let (is_filter, first_place) = match name {
@@ -89,12 +91,12 @@ pub(super) fn translate_indexed_lambda(name: &str, arguments: &[&Expr]) -> Optio
     Some(function_call("array_transform", vec![pairs, by_places(function)?]))
 }
 
-/// Puts the fields of a pair in the places of the names of an item and its place.
+/// Replaces the names of an item and of its position by the fields of a pair.
 struct PairFieldSubstitution<'a> {
     names: &'a [String; 2],
     item: &'a Expr,
     position: &'a Expr,
-    /// True if a function within has a parameter of one of the names.
+    /// True if an inner lambda has a parameter of the same name.
     is_shadowed: bool,
 }
 

@@ -1,13 +1,13 @@
-//! Rows of a list beside the record that it is of: `FROM t, unnest(t.tags) AS x(tag)`, `LATERAL VIEW explode(tags)
-//! x AS tag`, `ARRAY JOIN tags AS tag`.
+//! Translation of list functions in FROM that refer to the record beside them:
+//! `FROM t, unnest(t.tags) AS x(tag)`, `LATERAL VIEW explode(tags) x AS tag`, `ARRAY JOIN tags AS tag`.
 //!
-//! Each is `FROM (SELECT *, unnest(tags) AS tag FROM t) AS t`. A record without items has no row then; with LEFT or
-//! OUTER it has one, whose item is null. Behind a join of several sources nothing is changed: their names would
-//! be lost.
+//! Each becomes `FROM (SELECT *, unnest(tags) AS tag FROM t) AS t`. A record without items then has no row;
+//! with LEFT or OUTER it has one row whose item is null. Behind a join of several sources nothing changes,
+//! since the names of the sources would be lost.
 //!
-//! `FROM t, json_each(t.j) AS e` unnests a list of entries, whose fields become the columns `key`, `value` and `type`. Only those
-//! that the statement names are made, as a source may have columns of these names. Where two calls have columns of one
-//! name, the second one's is called `key_1` in the subquery.
+//! `FROM t, json_each(t.j) AS e` unnests a list of entries, whose fields become the columns `key`, `value`
+//! and `type`. Only those that the statement names are made, as a source may have columns of these names. If
+//! two calls have a column of the same name, the subquery calls the second one `key_1`.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -27,27 +27,28 @@ use super::function_calls::function_call;
 use super::{column_expansion, parse_expr, parse_statements, table_functions};
 use crate::column_names::normalize_ident;
 
-/// The fields of an entry, and the columns of `json_each`.
+/// The fields of a JSON entry, which are the columns of `json_each`.
 const JSON_ENTRY_FIELDS: [&str; 3] = ["key", "value", "type"];
 
-/// The column of entries in a subquery, before their fields are columns. No name of a user's begins so.
+/// The column of JSON entries in a subquery, before their fields become columns. No user's name begins with
+/// `\u{1}`.
 pub const JSON_ENTRY_COLUMN: &str = "\u{1}entry";
 
 fn entry_column_name() -> Ident {
     Ident::with_quote('"', JSON_ENTRY_COLUMN)
 }
 
-/// The names that a statement mentions.
+/// The column names that a statement mentions.
 #[derive(Debug, Default)]
 pub(super) struct MentionedNames {
-    /// Names of columns, with the name of a table before them if there is one.
+    /// Column names, each with its table qualifier if it has one.
     columns: BTreeSet<(Option<String>, String)>,
-    /// True if `COLUMNS` stands for names that are not written.
+    /// True if `COLUMNS` stands for names that the statement does not spell out.
     has_patterns: bool,
 }
 
 impl MentionedNames {
-    /// Returns those of a statement.
+    /// Collects the names of a statement.
     pub(super) fn from_statement(statement: &Statement) -> Self {
         let mut mentioned = MentionedNames::default();
         walk_statement(statement, &mut mentioned);
@@ -84,37 +85,37 @@ impl Visitor for MentionedNames {
                     self.columns.insert((Some(normalize_ident(table)), normalize_ident(name)));
                 }
             }
-            // The visitor comes to every expression: none is searched for a call within it.
+            // The visitor reaches every expression, so this does not search within `other`.
             other => self.has_patterns |= column_expansion::as_columns_call(other).is_some(),
         }
         ControlFlow::Continue(())
     }
 }
 
-/// A column made of a field of entries.
+/// A column made from a field of JSON entries.
 struct JsonEntryColumn {
     field: &'static str,
-    /// The name by which the statement calls it.
+    /// The name in the statement.
     name: Ident,
-    /// The name in the subquery, which no other call's column has.
+    /// The name in the subquery, unique among the columns of all calls.
     subquery_name: Ident,
 }
 
-/// Rows of a list.
+/// A list in FROM whose items become rows.
 struct LateralList {
     list: Expr,
-    /// The name of the rows.
+    /// The table alias of the rows.
     rows_alias: Option<Ident>,
-    /// The name of an item, and of its place.
+    /// The column of the items.
     item_column: Ident,
     position_column: Option<(Ident, bool)>,
     is_outer: bool,
-    /// The columns of an item that is an entry; none if an item is a column itself.
+    /// The columns of an item that is a JSON entry; empty if the item is a column itself.
     entry_columns: Vec<JsonEntryColumn>,
 }
 
 impl LateralList {
-    /// Returns the columns of a row: the names by which a statement calls them, and those in the subquery.
+    /// Returns the columns of a row, each with its name in the statement and its name in the subquery.
     fn columns(&self) -> Vec<(&Ident, &Ident)> {
         if !self.entry_columns.is_empty() {
             return self
@@ -132,7 +133,7 @@ impl LateralList {
     }
 }
 
-/// What is read, and the lists of it, in order; nothing where it is not one source and its lists.
+/// Splits a FROM into its source and the lists beside it, in order; `None` for any other FROM.
 fn split_from_clause(select: &Select) -> Option<(TableFactor, Vec<LateralList>)> {
     let mut factors = Vec::new();
     for TableWithJoins { relation, joins } in &select.from {
@@ -160,7 +161,7 @@ fn split_from_clause(select: &Select) -> Option<(TableFactor, Vec<LateralList>)>
                     let column = unqualified_ident(name)?;
                     let list = Expr::Identifier(column.clone());
                     let own = alias.as_ref().map(|alias| alias.name.clone());
-                    // Without another name it would be the list's own.
+                    // Without an alias the item would have the list's own name.
                     own.as_ref()?;
                     return single_lateral(
                         factors,
@@ -193,7 +194,7 @@ fn split_from_clause(select: &Select) -> Option<(TableFactor, Vec<LateralList>)>
         }
         _ => false,
     };
-    // The second column of a name is told apart by a number.
+    // A duplicate column name gets a numeric suffix.
     let mut taken: BTreeSet<String> = BTreeSet::new();
     for lateral in &mut laterals {
         for JsonEntryColumn { name, subquery_name: inner, .. } in &mut lateral.entry_columns {
@@ -209,7 +210,7 @@ fn split_from_clause(select: &Select) -> Option<(TableFactor, Vec<LateralList>)>
     (is_base && !laterals.is_empty()).then(|| ((*base).clone(), laterals))
 }
 
-/// Returns the list of entries that a call of `json_each` makes rows of.
+/// Returns the list of entries whose items a call of `json_each` returns as rows.
 fn json_entries_list(name: &str, args: &[FunctionArg]) -> Option<Expr> {
     if !["json_each", "jsonb_each"].contains(&name.to_lowercase().as_str()) {
         return None;
@@ -222,10 +223,10 @@ fn json_entries_list(name: &str, args: &[FunctionArg]) -> Option<Expr> {
     Some(function_call("json_entries", vec![json]))
 }
 
-/// Returns `json_each(j)` as a subquery of its own, if a call is one.
+/// Translates `json_each(j)` into a subquery of its own; `None` for any other function.
 ///
 /// # Errors
-/// [`Error::Usage`] for another number of arguments.
+/// [`Error::Usage`] for a wrong number of arguments.
 pub(super) fn json_each_table(
     name: &str,
     args: &[FunctionArg],
@@ -270,7 +271,7 @@ pub(super) fn json_each_table(
     Ok(Some(TableFactor::Derived { lateral: false, subquery, alias, sample: None }))
 }
 
-/// One source with one list.
+/// Returns a single source with a single list.
 fn single_lateral(
     factors: Vec<(&TableFactor, bool)>,
     lateral: LateralList,
@@ -296,7 +297,7 @@ fn unqualified_ident(name: &ObjectName) -> Option<Ident> {
     }
 }
 
-/// `unnest(t.tags) AS x(tag)`, of a list that is a record's.
+/// Parses `unnest(t.tags) AS x(tag)`, whose list belongs to a record.
 fn parse_lateral_factor(factor: &TableFactor, keeps_all: bool) -> Option<LateralList> {
     if let Some((list, alias)) = parse_json_each_factor(factor) {
         let (table, columns) = match alias {
@@ -385,7 +386,7 @@ fn parse_lateral_factor(factor: &TableFactor, keeps_all: bool) -> Option<Lateral
     })
 }
 
-/// Returns the list of entries of a `json_each` of a record's columns, and its alias.
+/// Returns the list of entries of a `json_each` over a record's columns, and its alias.
 fn parse_json_each_factor(factor: &TableFactor) -> Option<(Expr, Option<&TableAlias>)> {
     let (name, args, alias) = match factor {
         TableFactor::Function { lateral: _, name, args, with_ordinality: false, alias }
@@ -402,7 +403,8 @@ fn parse_json_each_factor(factor: &TableFactor) -> Option<(Expr, Option<&TableAl
     Some((list, alias.as_ref()))
 }
 
-/// The list whose items a function makes rows of that makes the list itself, and how its one column is called.
+/// Translates a function that returns rows into a function that returns a list, with the name of its only
+/// column.
 pub(super) fn set_returning_list(name: &str, args: &[FunctionArg]) -> Option<(Expr, &'static str)> {
     let args: Option<Vec<Expr>> = args
         .iter()
@@ -430,7 +432,7 @@ pub(super) fn set_returning_list(name: &str, args: &[FunctionArg]) -> Option<(Ex
     Some((function_call(list, args), column))
 }
 
-/// Whether a function makes rows of a list; and whether it numbers them, from zero on.
+/// Returns `Some` if a function unnests a list: true if it also numbers the items from zero.
 fn unnest_numbering(name: &str) -> Option<bool> {
     match name.to_lowercase().as_str() {
         "unnest" | "explode" | "explode_outer" | "flatten" => Some(false),
@@ -439,7 +441,7 @@ fn unnest_numbering(name: &str) -> Option<bool> {
     }
 }
 
-/// `LATERAL VIEW explode(tags) x AS tag`.
+/// Parses `LATERAL VIEW explode(tags) x AS tag`.
 fn parse_lateral_view(view: &LateralView) -> Option<LateralList> {
     let LateralView { lateral_view, lateral_view_name, lateral_col_alias, outer } = view;
     let Expr::Function(call) = lateral_view else { return None };
@@ -483,7 +485,7 @@ fn contains_column_name(expr: &Expr) -> bool {
     walk_expr(expr, &mut ColumnNameFinder)
 }
 
-/// What follows a query's SELECT names items as they are called then.
+/// Renames items in the ORDER BY of a query as its subquery will call them.
 pub(super) fn translate_lateral_order_by(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_ref() else { return };
     let Some((_, laterals)) = split_from_clause(select) else { return };
@@ -495,11 +497,11 @@ pub(super) fn translate_lateral_order_by(query: &mut Query) {
     }
 }
 
-/// Writes the rows of lists as a subquery's.
+/// Replaces the lists in a FROM by subqueries that unnest them.
 ///
 /// # Errors
-/// [`Error::Usage`] for a source that has no name, for a `json_each` behind a join of several sources, and for a name that
-/// two of its calls have.
+/// [`Error::Usage`] for a `json_each` behind a join of several sources, or with WITH ORDINALITY, and for a
+/// column name that two calls of `json_each` have.
 pub(super) fn translate_lateral_lists(
     select: &mut Select,
     mentioned: &MentionedNames,
@@ -534,7 +536,7 @@ pub(super) fn translate_lateral_lists(
             .entry_columns
             .retain(|column| has_star || mentioned.mentions_column(table.as_ref(), &column.name));
         if is_entry && lateral.entry_columns.is_empty() {
-            // `count(*)` counts the rows, whose columns nothing names.
+            // With `count(*)` the rows count, though nothing names their columns.
             let name = Ident::with_quote('"', format!("{JSON_ENTRY_COLUMN}_{at}"));
             lateral.entry_columns.push(JsonEntryColumn {
                 field: JSON_ENTRY_FIELDS[0],
@@ -564,7 +566,8 @@ pub(super) fn translate_lateral_lists(
     Ok(())
 }
 
-/// Refuses a `json_each` of columns behind a join of several sources, and one with a number of its rows.
+/// Refuses a `json_each` over columns behind a join of several sources, and a `json_each` with WITH
+/// ORDINALITY.
 fn refuse_joined_json_each(select: &Select) -> Result<()> {
     let factors = select.from.iter().flat_map(|from| {
         std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
@@ -578,7 +581,7 @@ fn refuse_joined_json_each(select: &Select) -> Result<()> {
                 "the key of an item is its place from 0; row_number() OVER (…) numbers rows",
             ));
         }
-        // Of a subquery, the first may have columns of the query around it.
+        // The first factor of a subquery may refer to columns of the outer query.
         if at > 0 && parse_json_each_factor(factor).is_some() {
             return Err(Error::usage_with_hint(
                 format!(
@@ -592,7 +595,7 @@ fn refuse_joined_json_each(select: &Select) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a name without a table that is a column of several calls of `json_each`.
+/// Refuses an unqualified name that is a column of several calls of `json_each`.
 fn refuse_ambiguous_names(select: &Select, laterals: &[LateralList]) -> Result<()> {
     struct AmbiguousNameFinder<'a> {
         laterals: &'a [LateralList],
@@ -640,7 +643,7 @@ fn refuse_ambiguous_names(select: &Select, laterals: &[LateralList]) -> Result<(
     }
 }
 
-/// Returns whether a `*` is that of a table.
+/// Returns true if an item is the `*` of a table.
 fn is_star_of_table(item: &SelectItem, table: Option<&Ident>) -> bool {
     let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), _) = item
     else {
@@ -650,7 +653,7 @@ fn is_star_of_table(item: &SelectItem, table: Option<&Ident>) -> bool {
         .is_some_and(|of| table.is_some_and(|table| normalize_ident(table) == normalize_ident(&of)))
 }
 
-/// Writes out `x.*` as the columns of the rows `x`, and leaves these out of the `*` of the records.
+/// Expands `x.*` into the columns of the rows `x`, and excludes these from the `*` of the records.
 fn expand_stars(select: &mut Select, base: &Ident, laterals: &[LateralList]) {
     let mut items = Vec::with_capacity(select.projection.len());
     for mut item in std::mem::take(&mut select.projection) {
@@ -689,7 +692,7 @@ fn expand_stars(select: &mut Select, base: &Ident, laterals: &[LateralList]) {
     select.projection = items;
 }
 
-/// Gives a column that has another name in the subquery its own in the result, if nothing else there has it.
+/// Gives a renamed column of the subquery its original name in the result, unless another item has that name.
 fn name_entry_items(select: &mut Select, laterals: &[LateralList]) {
     let mut names: BTreeSet<String> = BTreeSet::new();
     for item in &mut select.projection {
@@ -721,7 +724,7 @@ fn name_entry_items(select: &mut Select, laterals: &[LateralList]) {
     }
 }
 
-/// A query that is one SELECT.
+/// Returns a query that consists of one SELECT.
 fn query_from_select(select: Select) -> Result<Query> {
     let mut statements =
         parse_statements("SELECT 1").map_err(|e| Error::Internal(e.to_string()))?;
@@ -734,7 +737,7 @@ fn query_from_select(select: Select) -> Result<Query> {
     }
 }
 
-/// `(SELECT *, unnest(list) AS item FROM …) AS alias`.
+/// Returns `(SELECT *, unnest(list) AS item FROM …) AS alias`.
 fn unnest_subquery(
     of: TableFactor,
     list: Expr,
@@ -793,8 +796,8 @@ fn unnest_subquery(
     Ok(TableFactor::Derived { lateral: false, subquery: query, alias, sample: None })
 }
 
-/// Returns `(SELECT * EXCLUDE (entry), get_field(entry, 'key') AS key, … FROM (SELECT *, unnest(list) AS entry FROM …) AS alias)
-/// AS alias`.
+/// Returns `(SELECT * EXCLUDE (entry), get_field(entry, 'key') AS key, … FROM (SELECT *, unnest(list) AS
+/// entry FROM …) AS alias) AS alias`.
 fn json_entries_subquery(
     of: TableFactor,
     list: Expr,
@@ -830,7 +833,7 @@ fn json_entries_subquery(
     Ok(TableFactor::Derived { lateral: false, subquery: query, alias, sample: None })
 }
 
-/// Puts expressions in the places of names.
+/// Replaces names by expressions.
 struct NameSubstitution<'a>(&'a [(&'static str, Expr)]);
 
 impl VisitorMut for NameSubstitution<'_> {
@@ -846,11 +849,11 @@ impl VisitorMut for NameSubstitution<'_> {
     }
 }
 
-/// Names columns of rows as the subquery does: `x.tag` as `tag`.
+/// Renames columns of rows as the subquery calls them: `x.tag` becomes `tag`.
 struct ItemNameRewriter<'a>(&'a [LateralList]);
 
 impl ItemNameRewriter<'_> {
-    /// Returns the name that a column of a table has in the subquery, if it is one of rows.
+    /// Returns the name of a column in the subquery, if `table` is an alias of rows.
     fn subquery_column(&self, table: &Ident, column: &Ident) -> Option<Ident> {
         self.0.iter().find_map(|lateral| {
             if lateral

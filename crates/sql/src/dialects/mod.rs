@@ -1,31 +1,31 @@
-//! What people write who come from DuckDB, PostgreSQL, Spark or ClickHouse, in the words that are understood
-//! here.
+//! Translation of the SQL of DuckDB, PostgreSQL, Spark and ClickHouse into the SQL that Tidemill plans.
 //!
-//! Nothing is carried out by this room: it writes a statement anew, before it is checked and planned, so that
-//! what other databases call `countIf(c)` is the `count(*) FILTER (WHERE c)` that merges, spills and is
-//! documented. What is not known here stays as it is, and is refused by its name
+//! This module executes nothing. It rewrites a statement before the statement is checked and planned. Another
+//! database's `countIf(c)`, for example, becomes the `count(*) FILTER (WHERE c)` that merges, spills and is
+//! documented. Unknown functions and clauses stay as they are and are refused by their name
 //! ([`syntax`](crate::syntax), [`unknown_functions`](crate::unknown_functions)).
 //!
-//! - [`tokens`], [`spellings`]: what the parser does not read.
+//! - [`token_rewrites`], [`clause_token_rewrites`]: token sequences that the parser does not accept.
 //! - [`comprehensions`]: `[x * 2 FOR x IN list IF x > 1]`.
 //! - [`array_subqueries`]: `ARRAY(SELECT …)`.
-//! - [`calls`], [`operators`]: functions and operators.
-//! - [`clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
-//! - [`distinct_lists`]: lists of different values, sorted.
+//! - [`function_calls`], [`operators`]: functions and operators.
+//! - [`query_clauses`]: `FETCH FIRST`, `WITH ROLLUP`, `LIMIT 3 BY k`.
+//! - [`distinct_lists`]: sorted lists of distinct values.
 //! - [`implicit_laterals`]: subqueries in FROM that refer to the sources before them.
-//! - [`outer_fields`]: fields of structs of the rows around a subquery.
-//! - [`indexed_lambdas`]: functions of an item and its place.
-//! - [`laterals`]: rows of lists in FROM.
+//! - [`outer_fields`]: struct fields of the outer query's rows inside a subquery.
+//! - [`indexed_lambdas`]: lambdas that take an item and its position.
+//! - [`lateral_lists`]: `unnest` and similar list functions in FROM.
 //! - [`outer_using`]: `FULL JOIN … USING`.
 //! - [`row_comparisons`]: `(a, b) < ANY (SELECT …)`.
 //! - [`samples`]: `TABLESAMPLE`, `USING SAMPLE`.
 //! - [`set_operations`]: `INTERSECT ALL`, `EXCEPT ALL`, `MINUS`.
 //! - [`values_rows`]: `VALUES` with subqueries.
-//! - [`tables`]: `read_csv('a.csv')`, `range(10)`, lists of files.
-//! - [`pivots`], [`turned`]: `PIVOT` and `UNPIVOT`.
-//! - [`columns`]: what needs the columns of the sources: `COLUMNS('^d')`, names of a select list in its WHERE.
+//! - [`table_functions`]: `read_csv('a.csv')`, `range(10)`, lists of files.
+//! - [`pivots`], [`pivot_statements`]: `PIVOT` and `UNPIVOT`.
+//! - [`column_expansion`]: rewrites that need the columns of the sources, such as `COLUMNS('^d')` and
+//!   select-list aliases in WHERE.
 //!
-//! A column of the result is called as it was written, and not as it is understood.
+//! A result column keeps the name that the user wrote, not the text of the translation.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -81,10 +81,10 @@ pub use pivot_statements::{insert_pivot_values, pivot_values_query};
 pub use samples::{PercentSample, RowCountSample, explain_missing_record_id};
 pub use table_functions::{SERIES_FUNCTIONS, TableFunctionSource, is_series_function};
 
-/// The statements of a text.
+/// Parses a text into its statements.
 ///
 /// # Errors
-/// As the parser.
+/// The parser's errors.
 pub(crate) fn parse_statements(sql: &str) -> std::result::Result<Vec<Statement>, ParserError> {
     let tokens = comprehensions::rewrite_comprehensions(tokenize_sql(sql)?);
     let tokens = token_rewrites::rewrite_tokens(clause_token_rewrites::rewrite_clause_tokens(
@@ -108,7 +108,7 @@ pub(crate) fn parse_statements(sql: &str) -> std::result::Result<Vec<Statement>,
 
 fn tokenize_sql(sql: &str) -> std::result::Result<Vec<TokenWithSpan>, TokenizerError> {
     let mut tokens = Tokenizer::new(&TidemillDialect, sql).tokenize_with_location()?;
-    // A column that many logs have, and no function of who asks.
+    // `user` is a column of many logs; it must not parse as the function that returns the current user.
     for token in &mut tokens {
         if let Token::Word(word) = &mut token.token
             && word.keyword == Keyword::USER
@@ -119,7 +119,7 @@ fn tokenize_sql(sql: &str) -> std::result::Result<Vec<TokenWithSpan>, TokenizerE
     Ok(tokens)
 }
 
-/// An expression in SQL's words.
+/// Parses an expression from SQL text.
 fn parse_expr(text: &str) -> Result<Expr> {
     let tokens = tokenize_sql(text).map_err(ParserError::from);
     let parsed = tokens.and_then(|tokens| {
@@ -128,7 +128,7 @@ fn parse_expr(text: &str) -> Result<Expr> {
     parsed.map_err(|error| Error::Internal(format!("{text}: {error}")))
 }
 
-/// A query in SQL's words.
+/// Parses a query from SQL text.
 fn parse_query(text: &str) -> Result<Box<Query>> {
     let tokens = tokenize_sql(text).map_err(ParserError::from);
     let query = tokens.and_then(|tokens| {
@@ -137,13 +137,13 @@ fn parse_query(text: &str) -> Result<Box<Query>> {
     query.map_err(|error| Error::Internal(format!("{text}: {error}")))
 }
 
-/// Sources that a statement calls like functions, by the names that their tables have in it.
+/// Sources that a statement calls like functions, by the table names that stand for them in the statement.
 pub type TableFunctionSources = HashMap<String, TableFunctionSource>;
 
-/// Writes a statement in the words that are understood here, and says which sources it calls.
+/// Translates a statement into Tidemill's SQL and returns the sources that it calls.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is said beside a function that it does not take.
+/// [`Error::Usage`] for a clause of a function call that the function does not take.
 pub(crate) fn translate_statement(statement: &mut Statement) -> Result<TableFunctionSources> {
     let mentioned = lateral_lists::MentionedNames::from_statement(statement);
     let mut clauses = ClauseTranslation {
@@ -161,11 +161,11 @@ pub(crate) fn translate_statement(statement: &mut Statement) -> Result<TableFunc
     }
 }
 
-/// The first walk: clauses and tables.
+/// The first pass, which translates clauses and tables.
 struct ClauseTranslation {
     function_sources: TableFunctionSources,
     mentioned_names: lateral_lists::MentionedNames,
-    /// How many subqueries in FROM have been given names.
+    /// Number of subqueries in FROM that have been given names.
     named_subquery_count: usize,
     error: Option<Error>,
 }
@@ -265,7 +265,8 @@ fn walk_conditions_and_keys(select: &mut Select, visitor: &mut dyn VisitorMut<Br
     }
 }
 
-/// `(a, b) = (-1, x + 1)` and `(a, b) IN ((-1, 2), …)` value by value: the planner takes names and constants alone.
+/// Translates `(a, b) = (-1, x + 1)` and `(a, b) IN ((-1, 2), …)` into comparisons value by value: the
+/// planner takes only names and constants in a row.
 fn translate_row_equality(expr: &Expr) -> Option<Expr> {
     let is_plain = |row: &[Expr]| {
         row.iter().all(|value| {
@@ -303,7 +304,7 @@ fn translate_row_equality(expr: &Expr) -> Option<Expr> {
     }
     let mut each: Vec<Expr> =
         rows.into_iter().map(|row| equal(value, row)).collect::<Option<_>>()?;
-    // In a balanced tree: a chain would be as deep as the list is long.
+    // A balanced tree: a chain would be as deep as the list is long.
     while each.len() > 1 {
         let pairs = each.chunks(2).map(|pair| match pair {
             [left, right] => Expr::Nested(Box::new(Expr::BinaryOp {
@@ -322,7 +323,7 @@ fn translate_row_equality(expr: &Expr) -> Option<Expr> {
     })
 }
 
-/// The values of a row: `(a, b)`, or `row(a, b)`.
+/// Returns the values of a row: `(a, b)`, or `row(a, b)`.
 fn row_values(expr: &Expr) -> Option<Vec<&Expr>> {
     match expr {
         Expr::Tuple(values) => Some(values.iter().collect()),
@@ -341,7 +342,8 @@ fn row_values(expr: &Expr) -> Option<Vec<&Expr>> {
     }
 }
 
-/// `(a, b) IN (SELECT x, y …)` by EXISTS, as a condition of rows, which takes null for false, or as a value.
+/// Translates `(a, b) IN (SELECT x, y …)` into EXISTS: as a condition, which treats null as false, or as a
+/// value.
 fn translate_row_in_subquery(expr: &Expr, is_condition: bool) -> Option<Expr> {
     let Expr::InSubquery { expr, subquery, negated } = expr else { return None };
     let values = row_values(expr)?;
@@ -358,7 +360,8 @@ fn translate_row_in_subquery(expr: &Expr, is_condition: bool) -> Option<Expr> {
     let text = match (is_condition, negated) {
         (true, false) => is_among,
         _ => {
-            // Of few rows and few values: a comparison that is unknown is no key of a join.
+            // Costly, so meant for few rows and values: a comparison that may be unknown cannot be a join
+            // key.
             let null = |values: Vec<String>| {
                 let nulls = values.iter().map(|value| format!("{value} IS NULL"));
                 let nulls = nulls.collect::<Vec<_>>().join(" OR ");
@@ -376,17 +379,17 @@ fn translate_row_in_subquery(expr: &Expr, is_condition: bool) -> Option<Expr> {
     parse_expr(&text).ok()
 }
 
-/// The rows of a condition: the records of WHERE, or the groups of HAVING.
+/// The scope of a condition: the records of WHERE, or the groups of HAVING.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConditionScope {
     Records,
     Groups,
 }
 
-/// Writes the rows among those of subqueries that are conditions of their own, or joined by AND.
+/// Translates the `(a, b) IN (SELECT …)` comparisons that are conditions of their own or joined by AND.
 ///
 /// # Errors
-/// [`Error::Usage`] where that would copy a random value, and for two aggregates in a row of HAVING.
+/// [`Error::Usage`] if the translation would copy a random value, and for two aggregates in a row of HAVING.
 fn translate_row_conditions(condition: &mut Expr, rows: ConditionScope) -> Result<()> {
     match condition {
         Expr::Nested(inner) => translate_row_conditions(inner, rows),
@@ -409,11 +412,11 @@ fn translate_row_conditions(condition: &mut Expr, rows: ConditionScope) -> Resul
     }
 }
 
-/// `(k, count(*)) IN (SELECT x, n …)` of HAVING as `count(*) IN (SELECT n … WHERE k = x)`: an aggregate has no place in the
-/// subquery. Of NOT IN, what is unknown beside `k` counts as equal.
+/// Translates `(k, count(*)) IN (SELECT x, n …)` of HAVING into `count(*) IN (SELECT n … WHERE k = x)`, since
+/// an aggregate cannot stand in the subquery. With NOT IN, an unknown comparison of `k` counts as equal.
 ///
 /// # Errors
-/// [`Error::Usage`] for two values that are calculated by functions.
+/// [`Error::Usage`] for two values that call functions.
 fn translate_group_in_subquery(condition: &Expr) -> Result<Option<Expr>> {
     let Expr::InSubquery { expr, subquery, negated } = condition else { return Ok(None) };
     let Some(values) = row_values(expr) else { return Ok(None) };
@@ -441,7 +444,8 @@ fn translate_group_in_subquery(condition: &Expr) -> Result<Option<Expr>> {
     Ok(parse_expr(&text).ok())
 }
 
-/// Refuses what [`groups_among`] has not written: rows with aggregates among those of subqueries, below OR, NOT and CASE.
+/// Refuses comparisons that [`translate_group_in_subquery`] does not translate: rows with aggregates in
+/// `IN (SELECT …)` below OR, NOT and CASE.
 fn refuse_nested_group_comparisons(condition: &Expr) -> Result<()> {
     struct NestedGroupComparisons(Option<Error>);
 
@@ -467,7 +471,7 @@ fn refuse_nested_group_comparisons(condition: &Expr) -> Result<()> {
     groups.0.map_or(Ok(()), Err)
 }
 
-/// Returns whether a function is called in an expression.
+/// Returns true if an expression calls a function.
 fn calls_function(expr: &Expr) -> bool {
     struct FunctionCallFinder;
 
@@ -485,7 +489,7 @@ fn calls_function(expr: &Expr) -> bool {
     walk_expr(expr, &mut FunctionCallFinder)
 }
 
-/// Returns whether [`Clauses`] rewrites a comparison of rows in an expression.
+/// Returns true if [`ClauseTranslation`] rewrites a comparison of rows in an expression.
 fn compares_rows(expr: &Expr) -> bool {
     struct RowComparisonFinder;
 
@@ -503,8 +507,8 @@ fn compares_rows(expr: &Expr) -> bool {
     walk_expr(expr, &mut RowComparisonFinder)
 }
 
-/// Gives items of a select list that will be written otherwise the names of what they are written as now. The second
-/// of a name is told apart by a number, as DuckDB does.
+/// Names the select-list items that are about to be translated after their original text. A duplicate name
+/// gets a numeric suffix, as in DuckDB.
 fn name_select_items(select: &mut Select, is_changed: fn(&Expr) -> bool) {
     let mut names = BTreeSet::new();
     for item in &mut select.projection {
@@ -512,9 +516,9 @@ fn name_select_items(select: &mut Select, is_changed: fn(&Expr) -> bool) {
         let written = match &*expr {
             Expr::Identifier(name) => column_names::normalize_ident(name),
             Expr::CompoundIdentifier(_) => continue,
-            // As many columns as a struct has fields.
+            // `unnest` of a struct yields a column for each field.
             other if is_unnest(other) => continue,
-            // As many as it stands for, each of which is told apart by its own.
+            // COLUMNS stands for several columns, each of which gets a distinct name.
             other if contains_columns_call(other) => {
                 if is_changed(other) {
                     let alias = Ident::with_quote('"', column_names::expr_display_text(other));
@@ -538,7 +542,7 @@ fn name_select_items(select: &mut Select, is_changed: fn(&Expr) -> bool) {
     }
 }
 
-/// The second walk: expressions, and the names that columns keep.
+/// The second pass, which translates expressions and keeps the names of columns.
 #[derive(Default)]
 struct ExpressionTranslation {
     error: Option<Error>,
@@ -547,7 +551,7 @@ struct ExpressionTranslation {
 impl VisitorMut for ExpressionTranslation {
     type Break = ();
 
-    /// Names what will be written otherwise as it is written now.
+    /// Names the items that the translation will change after their original text.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         name_select_items(select, is_translated);
         ControlFlow::Continue(())
@@ -580,13 +584,13 @@ impl VisitorMut for ExpressionTranslation {
     }
 }
 
-/// Whether it makes rows of a list, or columns of a struct's fields.
+/// Returns true if an expression is `unnest`, which makes rows of a list or columns of a struct's fields.
 fn is_unnest(expr: &Expr) -> bool {
     matches!(expr, Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case("unnest"))
 }
 
-/// Whether an expression is written otherwise by [`Translation`]. One that makes rows, or columns of a
-/// struct's fields, takes no name.
+/// Returns true if [`ExpressionTranslation`] changes an expression. An expression that makes rows, or columns
+/// of a struct's fields, takes no name.
 fn is_translated(expr: &Expr) -> bool {
     struct TranslatedExprFinder(bool);
 
@@ -599,7 +603,7 @@ fn is_translated(expr: &Expr) -> bool {
                     matches!(function_calls::translate_call(call), Ok(Some(_)))
                         || distinct_lists::sort_distinct_list(expr).is_some()
                 }
-                // Called as the quotient is, unless it has a name.
+                // Without a name of its own it would be named like a plain quotient.
                 Expr::BinaryOp { op: BinaryOperator::DuckIntegerDivide, .. } => true,
                 other => operators::translate_operator(other).is_some(),
             };

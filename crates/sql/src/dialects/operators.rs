@@ -1,4 +1,4 @@
-//! Operators and forms of other databases, written as they are here.
+//! Translation of other databases' operators and special syntax.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use super::type_names;
 use crate::column_names::normalize_ident;
 use crate::json_casts::JSON_CAST_FUNCTION;
 
-/// What an operator, or a form with words of its own, is here, where it is one of another database's.
+/// Returns the translation of an operator or of special syntax; `None` if the expression needs none.
 pub(super) fn translate_operator(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::BinaryOp { left, op, right } => translate_binary(left, op, right),
@@ -48,7 +48,8 @@ pub(super) fn translate_operator(expr: &Expr) -> Option<Expr> {
             let (negated, expr) = (*negated, expr.clone());
             Some(Expr::ILike { negated, any: false, expr, pattern, escape_char: None })
         }
-        // PostgreSQL's pattern, which is no place in the text; its `substr` has none.
+        // PostgreSQL's `substring(x FROM 'pattern')`: a text is no position; the shorthand `substr` has no
+        // such form.
         Expr::Substring {
             expr,
             substring_from: Some(pattern),
@@ -56,7 +57,7 @@ pub(super) fn translate_operator(expr: &Expr) -> Option<Expr> {
             shorthand: false,
             special: _,
         } if is_text_literal(pattern) => Some(first_regex_group(expr, pattern)),
-        // ClickHouse's of the same name as the field of a time.
+        // ClickHouse's `extract(x, 'pattern')`, which shares its name with the field of a time.
         Expr::Extract {
             field: DateTimeField::Custom(field),
             syntax: ExtractSyntax::Comma,
@@ -74,7 +75,7 @@ pub(super) fn translate_operator(expr: &Expr) -> Option<Expr> {
                 function_call("date_field", vec![named, *expr.clone()])
             })
         }
-        // `INTERVAL (n) HOUR`, which is n times an hour.
+        // `INTERVAL (n) HOUR` is n times an hour.
         Expr::Interval(Interval {
             value,
             leading_field: Some(unit),
@@ -148,7 +149,7 @@ pub(super) fn translate_operator(expr: &Expr) -> Option<Expr> {
                 format: None,
             })
         }
-        // `BLOB '\x00'`: a type by a name that it does not have here is one of a cast.
+        // A literal with a type that has another name in Tidemill becomes a cast: `BLOB '\x00'`.
         Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false })
             if type_names::translate_type(data_type).is_some() =>
         {
@@ -167,7 +168,7 @@ pub(super) fn translate_operator(expr: &Expr) -> Option<Expr> {
         Expr::Ceil { expr, field: CeilFloorKind::Scale(places) } => {
             Some(round_to_places("ceil", expr, places))
         }
-        // Texts are in the order of their code points here.
+        // Tidemill always compares texts by code points.
         Expr::Collate { expr, collation }
             if ["c", "\"c\"", "posix", "\"posix\"", "binary", "utf8_binary", "\"ucs_basic\""]
                 .contains(&collation.to_string().to_lowercase().as_str()) =>
@@ -180,7 +181,7 @@ pub(super) fn translate_operator(expr: &Expr) -> Option<Expr> {
             span: _,
         }) => Some(Expr::value(Value::SingleQuotedString(text.clone()))),
         Expr::CompoundFieldAccess { root, access_chain } => {
-            // A dot behind a name may be that of a source.
+            // A dot after a plain name may qualify a source.
             let mut is_value = !matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
             let chain = access_chain.iter().map(|one| {
                 is_value |= matches!(one, AccessExpr::Subscript(_));
@@ -214,7 +215,7 @@ fn translate_unary(op: UnaryOperator, expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// `floor(x, 1)` as `floor(x * 10 ^ 1) / 10 ^ 1`.
+/// Translates `floor(x, 1)` into `floor(x * 10 ^ 1) / 10 ^ 1`.
 fn round_to_places(name: &str, expr: &Expr, places: &ValueWithSpan) -> Expr {
     let double = || DataType::Double(ExactNumberInfo::None);
     let ten = Expr::value(Value::Number("10".into(), false));
@@ -226,7 +227,7 @@ fn round_to_places(name: &str, expr: &Expr, places: &ValueWithSpan) -> Expr {
     parenthesize(binary_op(&whole, BinaryOperator::Divide, &shift()))
 }
 
-/// A function in which `s.a` is the field of a struct that is its parameter, and `[x]` a call.
+/// Translates a lambda in which `s.a` is the field of a struct parameter, and `[x]` becomes a call.
 fn translate_lambda_fields(function: &LambdaFunction) -> Option<Expr> {
     struct LambdaFieldRewriter<'a> {
         parameters: Vec<&'a Ident>,
@@ -237,7 +238,7 @@ fn translate_lambda_fields(function: &LambdaFunction) -> Option<Expr> {
         type Break = ();
 
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-            // The planner does not know parameters within the brackets of a list.
+            // The planner does not resolve lambda parameters within a list literal.
             if let Expr::Array(list) = expr
                 && !list.elem.is_empty()
             {
@@ -254,7 +255,7 @@ fn translate_lambda_fields(function: &LambdaFunction) -> Option<Expr> {
                 for field in fields {
                     let name = Expr::value(Value::SingleQuotedString(normalize_ident(field)));
                     made = match field.value.is_empty() {
-                        // The planner alone knows fields whose name is empty.
+                        // Only the planner resolves fields with an empty name.
                         true => Expr::CompoundFieldAccess {
                             root: Box::new(made),
                             access_chain: vec![AccessExpr::Subscript(Subscript::Index {
@@ -309,7 +310,8 @@ fn translate_binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Ex
             let after = binary_op(start, BinaryOperator::Lt, to);
             Some(parenthesize(binary_op(&before, BinaryOperator::And, &after)))
         }
-        // An address in a range, or a range in one at least as wide (`<<=` of PostgreSQL), where a range stands in the SQL.
+        // PostgreSQL's `<<=`: an address in a range, or a range in one at least as wide. A literal range
+        // marks it.
         BinaryOperator::PGBitwiseShiftLeft if is_address_range(right) => {
             Some(function_call("is_subnet_of", vec![right.clone(), left.clone()]))
         }
@@ -322,8 +324,8 @@ fn translate_binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Ex
     }
 }
 
-/// Returns the text of a number with a point, whose digits a cast to DECIMAL takes as they are written: as a DOUBLE 1.005
-/// is less than that.
+/// Returns the text of a number with a decimal point, which a cast to DECIMAL takes digit by digit: the
+/// DOUBLE 1.005 is less than 1.005.
 fn decimal_literal_text(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Nested(inner) => decimal_literal_text(inner),
@@ -344,7 +346,7 @@ fn decimal_literal_text(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// Returns whether a text in the SQL is a range of addresses: `'10.0.0.0/8'`.
+/// Returns true if an expression is a text literal with a range of addresses: `'10.0.0.0/8'`.
 fn is_address_range(expr: &Expr) -> bool {
     let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) = expr else {
         return false;
@@ -367,7 +369,7 @@ pub(super) fn binary_op(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
     }
 }
 
-/// `items[1].sku` as `items[1]['sku']`, and `items[:2]` as `items[1:2]`.
+/// Translates `items[1].sku` into `items[1]['sku']`, and `items[:2]` into `items[1:2]`.
 fn translate_access(one: &AccessExpr) -> AccessExpr {
     let number = |number: &str| Some(Expr::value(Value::Number(number.into(), false)));
     match one {
@@ -396,13 +398,13 @@ fn is_text_literal(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), span: _ }))
 }
 
-/// The first group of what a pattern finds, or all of it where it has none; null where it finds nothing.
+/// Returns a pattern's first capture group, or the whole match without groups; null without a match.
 fn first_regex_group(text: &Expr, pattern: &Expr) -> Expr {
     let groups = function_call("regexp_match", vec![text.clone(), pattern.clone()]);
     function_call("array_element", vec![groups, Expr::value(Value::Number("1".into(), false))])
 }
 
-/// A document, and the keys of `'{a,b}'`.
+/// Returns a document and the keys of a path `'{a,b}'` as arguments.
 fn json_path_arguments(document: &Expr, path: &Expr) -> Option<Vec<Expr>> {
     let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(path), .. }) = path else {
         return None;
@@ -413,7 +415,7 @@ fn json_path_arguments(document: &Expr, path: &Expr) -> Option<Vec<Expr>> {
     Some(std::iter::once(document.clone()).chain(keys).collect())
 }
 
-/// A pattern whose escape is a sign of its own, with the backslash that it is otherwise.
+/// Rewrites a LIKE pattern with an escape character of its own to the default escape, a backslash.
 fn rewrite_like_escape(pattern: &Expr, escape: &ValueWithSpan) -> Option<Expr> {
     let Value::SingleQuotedString(escape) = &escape.value else { return None };
     let mut signs = escape.chars();
@@ -437,7 +439,8 @@ fn rewrite_like_escape(pattern: &Expr, escape: &ValueWithSpan) -> Option<Expr> {
     Some(Expr::value(Value::SingleQuotedString(made)))
 }
 
-/// `x LIKE ALL ('a%', '%b')`, of which the parser makes a call, as `(x LIKE 'a%' AND x LIKE '%b')`.
+/// Translates `x LIKE ALL ('a%', '%b')`, which the parser reads as a call, into
+/// `(x LIKE 'a%' AND x LIKE '%b')`.
 fn translate_like_all(negated: bool, expr: &Expr, pattern: &Expr, folded: bool) -> Option<Expr> {
     let Expr::Function(call) = pattern else { return None };
     if !call.name.to_string().eq_ignore_ascii_case("all") {
@@ -464,7 +467,7 @@ fn translate_like_all(negated: bool, expr: &Expr, pattern: &Expr, folded: bool) 
         .map(|all| Expr::Nested(Box::new(all)))
 }
 
-/// `x LIKE ANY ('a%', 'b%')` as `(x LIKE 'a%' OR x LIKE 'b%')`.
+/// Translates `x LIKE ANY ('a%', 'b%')` into `(x LIKE 'a%' OR x LIKE 'b%')`.
 fn translate_like_any(negated: bool, expr: &Expr, pattern: &Expr, folded: bool) -> Option<Expr> {
     let patterns: Vec<&Expr> = match pattern {
         Expr::Tuple(patterns) => patterns.iter().collect(),

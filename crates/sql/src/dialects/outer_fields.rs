@@ -1,6 +1,8 @@
-//! Fields of a struct that a row around a subquery has: `EXISTS (SELECT 1 FROM m WHERE m.os = l.device.os)`.
+//! Translation of struct fields of the outer row in a subquery:
+//! `EXISTS (SELECT 1 FROM m WHERE m.os = l.device.os)`.
 //!
-//! DataFusion finds `l.device` around a subquery, and not what is in it. The field is asked for by `get_field`.
+//! Inside a subquery, DataFusion resolves the outer column `l.device`, but not its fields. The translation
+//! reads the field by `get_field`.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +15,7 @@ use super::function_calls::function_call;
 const OUTER_FIELD_ERROR: &str =
     "Nested identifiers are not yet supported for OuterReferenceColumn ";
 
-/// Returns the column, with its table if it has one, whose field a plan was refused for.
+/// Returns the qualified or unqualified column whose field made planning fail.
 pub(crate) fn refused_outer_column(error: &DataFusionError) -> Option<Vec<String>> {
     let DataFusionError::NotImplemented(message) = error.find_root() else { return None };
     let (_, column) = message.split_once(OUTER_FIELD_ERROR)?;
@@ -23,7 +25,8 @@ pub(crate) fn refused_outer_column(error: &DataFusionError) -> Option<Vec<String
     Some(names)
 }
 
-/// Returns a statement whose subqueries ask for the fields of a column by `get_field`; none if there is no such field.
+/// Returns a statement whose subqueries read the fields of a column by `get_field`; `None` without such a
+/// field.
 pub(crate) fn rewrite_outer_fields(
     mut statement: Statement,
     column: &[String],
@@ -35,19 +38,19 @@ pub(crate) fn rewrite_outer_fields(
 
 struct OuterFieldRewriter<'a> {
     column: &'a [String],
-    /// How many queries there are around.
+    /// Number of enclosing queries.
     query_depth: usize,
     rewritten_count: usize,
 }
 
 impl OuterFieldRewriter<'_> {
-    /// Returns how many of a name's parts are the column.
+    /// Returns the number of a name's leading parts that name the column.
     fn column_part_count(&self, parts: &[Ident]) -> Option<usize> {
         let is_same = |(part, name): (&Ident, &String)| match part.quote_style {
             Some(_) => part.value == *name,
             None => part.value.to_lowercase() == *name,
         };
-        // With its table, or without.
+        // The column, qualified or unqualified.
         let named = [self.column, &self.column[self.column.len().saturating_sub(1)..]];
         let named = named
             .into_iter()

@@ -1,9 +1,10 @@
-//! `a FULL JOIN b USING (k)` and `a RIGHT JOIN b USING (k)`, of two sources: the column without a source is
-//! what either side has of it, `coalesce(a.k, b.k)`, and of a RIGHT join the right side's.
+//! Translation of `a FULL JOIN b USING (k)` and `a RIGHT JOIN b USING (k)` over two sources. The unqualified
+//! column of a FULL join is the value of either side, `coalesce(a.k, b.k)`, and of a RIGHT join the right
+//! side's.
 //!
-//! DataFusion takes the left side's, which is null where there is none. The join is ON both columns then, and
-//! what is named stands in the place of its name; a `*` has the column once, in its place among those of the left
-//! side, as that of other joins has it.
+//! DataFusion takes the left side's, which is null for rows without a match. The translation joins ON both
+//! columns and substitutes the merged value for the unqualified name. A `*` has the column once, at its
+//! position among the columns of the left side, as for other joins.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName,
@@ -18,7 +19,7 @@ use super::walk_conditions_and_keys;
 use crate::column_names::{self, normalize_ident};
 use crate::using_columns::{UsingColumnQualifier, table_qualifier};
 
-/// Writes the join of a SELECT with ON.
+/// Rewrites the USING join of a SELECT with ON.
 pub(super) fn rewrite_outer_using(select: &mut Select) {
     let [from] = select.from.as_mut_slice() else { return };
     let [join] = from.joins.as_mut_slice() else { return };
@@ -57,7 +58,7 @@ pub(super) fn rewrite_outer_using(select: &mut Select) {
     };
     let merged = columns.iter().map(|column| (normalize_ident(column), either(column))).collect();
     let mut named = UsingColumnQualifier::new(&merged);
-    // Of two columns of one name the one without a source is told apart by a number.
+    // If a qualified column has the same name, the unqualified one gets a numeric suffix.
     let with_source: Vec<String> =
         select.projection.iter().filter_map(qualified_column_name).collect();
     let mut projection = Vec::with_capacity(select.projection.len());
@@ -106,7 +107,7 @@ pub(super) fn rewrite_outer_using(select: &mut Select) {
     walk_conditions_and_keys(select, &mut named);
 }
 
-/// The name of a column that is selected as `a.k`.
+/// Returns the column name of an item `a.k`.
 fn qualified_column_name(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
@@ -116,7 +117,7 @@ fn qualified_column_name(item: &SelectItem) -> Option<String> {
     }
 }
 
-/// Whether what it names of the join is known: a `*` that leaves some out is not.
+/// Returns true if the columns of an item are known; those of a `*` with options are not.
 fn has_known_columns(item: &SelectItem) -> bool {
     match item {
         SelectItem::Wildcard(options) => {

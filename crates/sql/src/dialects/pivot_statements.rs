@@ -1,8 +1,9 @@
-//! DuckDB's statements `PIVOT t ON kind USING sum(x) GROUP BY day` and `UNPIVOT t ON a, b INTO NAME kind VALUE x`, as
-//! the clauses of FROM that other databases have ([`pivots`](super::pivots)).
+//! Translation of DuckDB's statements `PIVOT t ON kind USING sum(x) GROUP BY day` and
+//! `UNPIVOT t ON a, b INTO NAME kind VALUE x` into the FROM clauses that other databases have
+//! ([`pivots`](super::pivots)).
 //!
-//! Where a PIVOT does not list the values that become columns, it is `FOR kind IN (ANY)`: a query finds them before
-//! the statement itself is planned ([`values_wanted`]).
+//! A PIVOT that does not list the values that become columns is written `FOR kind IN (ANY)`. A query finds
+//! the values before the statement itself is planned ([`pivot_values_query`]).
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -18,10 +19,10 @@ use super::pivots::referenced_columns;
 use super::token_rewrites::{find_query_end, is_unquoted_word, previous_token, replace_tokens};
 use super::{parse_expr, parse_statements};
 
-/// How many columns a PIVOT may find.
+/// Maximum number of columns that a PIVOT may find.
 const PIVOT_COLUMNS_MAX: usize = 1000;
 
-/// The tokens with such statements as SELECTs.
+/// Returns the tokens with PIVOT and UNPIVOT statements rewritten as SELECTs.
 pub(super) fn rewrite_pivot_statements(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut at = 0;
     while at < tokens.len() {
@@ -44,7 +45,7 @@ pub(super) fn rewrite_pivot_statements(mut tokens: Vec<TokenWithSpan>) -> Vec<To
     tokens
 }
 
-/// Whether a statement, or a query in brackets, begins behind a token.
+/// Returns true if a statement, or a query in parentheses, may begin after a token.
 fn can_begin_statement(before: Option<&Token>) -> bool {
     match before {
         None | Some(Token::LParen | Token::SemiColon) => true,
@@ -59,7 +60,7 @@ fn tokens_text(tokens: &[TokenWithSpan]) -> String {
     text.trim().to_owned()
 }
 
-/// What stands before the first of `words` outside of brackets, and what stands from there on.
+/// Splits tokens before the first of `words` that stands outside of parentheses.
 fn split_before_word<'a>(
     tokens: &'a [TokenWithSpan],
     words: &[&str],
@@ -80,7 +81,7 @@ fn split_before_word<'a>(
     (tokens, &[])
 }
 
-/// The items of a list.
+/// Splits a list into the texts of its items.
 fn split_list_items(tokens: &[TokenWithSpan]) -> Vec<String> {
     let mut items = vec![Vec::new()];
     let mut depth = 0i64;
@@ -125,13 +126,13 @@ fn pivot_select(tokens: &[TokenWithSpan]) -> Option<String> {
     };
     let calls =
         if using.is_empty() { vec!["count(*)".to_owned()] } else { split_list_items(using) };
-    // Behind the word BY.
+    // GROUP is split off; the keys follow BY.
     let groups = match split_before_word(group, &["BY"]) {
         (_, []) => Vec::new(),
         (_, by) => split_list_items(&by[1..]),
     };
     let source = tokens_text(source);
-    // What is grouped by and looked at, too, is there twice, and has its name back in the end.
+    // A column that PIVOT both groups by and uses is selected twice; a final rename restores its name.
     let mut renamed = Vec::new();
     let rows = match groups.is_empty() {
         true => source,
@@ -166,7 +167,7 @@ fn pivot_select(tokens: &[TokenWithSpan]) -> Option<String> {
     ))
 }
 
-/// A call without the name that is given to it.
+/// Splits a call from its alias.
 fn split_call_alias(call: &str) -> (&str, &str) {
     let lower = call.to_lowercase();
     match lower.rfind(" as ") {
@@ -196,10 +197,10 @@ fn unpivot_select(tokens: &[TokenWithSpan]) -> Option<String> {
     Some(format!("SELECT * FROM {source} UNPIVOT ({value} FOR {name} IN ({on})) {rest}"))
 }
 
-/// The query for the values of the first PIVOT of a statement that does not list them.
+/// Returns the query for the values of a statement's first PIVOT that does not list them.
 ///
 /// # Errors
-/// None; what is no SQL is none to this.
+/// None: a text that is no SQL returns `None`.
 pub fn pivot_values_query(sql: &str) -> Option<String> {
     struct PivotValuesFinder(Option<String>);
 
@@ -223,7 +224,7 @@ pub fn pivot_values_query(sql: &str) -> Option<String> {
         wanted.0
     };
     let mut statement = parse_pivot_statement(sql)?;
-    // One in a WITH sees what stands before it there, and not itself.
+    // A PIVOT in a WITH sees the tables before it, and not its own.
     if let Statement::Query(query) = &statement
         && let Some(with) = &query.with
     {
@@ -245,7 +246,7 @@ pub fn pivot_values_query(sql: &str) -> Option<String> {
     Some(format!("{}{query}", with.unwrap_or_default()))
 }
 
-/// The one statement of a text, if it may have a PIVOT.
+/// Parses a text's single statement, if it may have a PIVOT.
 fn parse_pivot_statement(sql: &str) -> Option<Statement> {
     if !sql.to_lowercase().contains("pivot") {
         return None;
@@ -268,10 +269,10 @@ fn factor_values_query(table: &TableFactor) -> Option<String> {
     }
 }
 
-/// The statement with the values of that PIVOT: each as SQL writes it, and what it is called.
+/// Returns the statement with the values of that PIVOT: each as SQL text, with the name of its column.
 ///
 /// # Errors
-/// [`Error::Usage`] for none, and for too many.
+/// [`Error::Usage`] for no values, and for too many.
 pub fn insert_pivot_values(sql: &str, values: &[(String, String)]) -> Result<String> {
     struct PivotValuesInserter<'a> {
         values: &'a [(String, String)],
@@ -365,7 +366,7 @@ mod tests {
             query.starts_with("WITH t AS (SELECT 1) SELECT DISTINCT k AS value FROM t"),
             "{query}"
         );
-        // One within WITH does not see itself.
+        // A PIVOT within WITH does not see its own table.
         let own = "WITH a AS (SELECT 1 AS k), p AS (SELECT * FROM a PIVOT (sum(v) FOR k IN (ANY))) SELECT * FROM p";
         let query = pivot_values_query(own).unwrap();
         assert!(query.starts_with("WITH a AS (SELECT 1 AS k) SELECT DISTINCT k"), "{query}");

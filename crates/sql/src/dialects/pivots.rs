@@ -1,9 +1,10 @@
-//! `PIVOT` and `UNPIVOT`, as the grouping and the rows of lists that they are.
+//! Translation of `PIVOT` and `UNPIVOT` clauses into groupings and unnested lists.
 //!
-//! `t PIVOT (sum(x) FOR kind IN ('a', 'b'))` is `SELECT * EXCLUDE (kind, x), sum(x) FILTER (WHERE kind = 'a')
-//! AS a, … FROM t GROUP BY ALL`: what is neither looked at nor added up is what the rows are grouped by.
-//! `t UNPIVOT (value FOR name IN (a, b))` is `SELECT * EXCLUDE (a, b), unnest(['a', 'b']) AS name,
-//! unnest([a, b]) AS value FROM t`, without the rows whose value is null.
+//! `t PIVOT (sum(x) FOR kind IN ('a', 'b'))` becomes
+//! `SELECT * EXCLUDE (kind, x), sum(x) FILTER (WHERE kind = 'a') AS a, … FROM t GROUP BY ALL`: the rows are
+//! grouped by all columns that PIVOT does not use. `t UNPIVOT (value FOR name IN (a, b))` becomes
+//! `SELECT * EXCLUDE (a, b), unnest(['a', 'b']) AS name, unnest([a, b]) AS value FROM t`, without the rows
+//! whose value is null.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -24,7 +25,7 @@ use super::table_functions::positional_arguments;
 use crate::column_names;
 use crate::syntax::TidemillDialect;
 
-/// Writes a table that is turned as a subquery.
+/// Translates a pivoted or unpivoted table into a subquery.
 pub(super) fn translate_pivot(table: &mut TableFactor) -> Result<()> {
     let (query, alias) = match table {
         TableFactor::Pivot {
@@ -67,7 +68,7 @@ pub(super) fn translate_pivot(table: &mut TableFactor) -> Result<()> {
     Ok(())
 }
 
-/// The columns of an expression, as they are written.
+/// Returns the names of the columns in an expression.
 pub(super) fn referenced_columns(expr: &Expr) -> BTreeSet<Ident> {
     struct ReferencedColumnFinder(BTreeSet<Ident>);
 
@@ -91,7 +92,7 @@ pub(super) fn referenced_columns(expr: &Expr) -> BTreeSet<Ident> {
     columns.0
 }
 
-/// What a value is called as a column.
+/// Returns the name of the column that a value becomes.
 fn value_column_name(value: &ExprWithAlias) -> String {
     match (&value.alias, &value.expr) {
         (Some(alias), _) => alias.value.clone(),
@@ -176,7 +177,7 @@ fn unpivot_query(
         let label = match (&column.alias, &column.expr) {
             (Some(alias), _) => text_literal(alias.value.clone()),
             (None, Expr::Identifier(own)) => column_names::column_label(own),
-            // What is calculated of one column goes by its name.
+            // An expression over a single column gets that column's name.
             (None, other) => {
                 match referenced_columns(other).into_iter().collect::<Vec<_>>().as_slice() {
                     [own] => column_names::column_label(own),
@@ -209,10 +210,11 @@ fn unpivot_query(
     Ok(outer)
 }
 
-/// The call that holds the entries of an UNPIVOT until the columns of its table are known.
+/// The function whose call holds the entries of an UNPIVOT until the columns of its table are known.
 const UNEXPANDED_UNPIVOT_FUNCTION: &str = "tidemill_unpivot";
 
-/// Returns `* EXCLUDE (a, b), unnest(['a', 'b']) AS name, unnest([a, b]) AS value` for columns and their labels.
+/// Returns `* EXCLUDE (a, b), unnest(['a', 'b']) AS name, unnest([a, b]) AS value` for columns and their
+/// labels.
 pub(super) fn unpivot_items(
     entries: Vec<(Expr, Expr)>,
     name: &Ident,
@@ -224,7 +226,7 @@ pub(super) fn unpivot_items(
     vec![star_except(used), unnest_item(list(labels), name), unnest_item(list(columns), value)]
 }
 
-/// Returns the items of an UNPIVOT in which COLUMNS stands for columns: [`unpivot_entries`] finds them.
+/// Returns the items of an UNPIVOT with calls of COLUMNS; [`unexpanded_unpivot_entries`] finds them later.
 fn unexpanded_unpivot_items(
     entries: impl Iterator<Item = (Expr, Expr)>,
     name: &Ident,
@@ -239,7 +241,7 @@ fn unexpanded_unpivot_items(
     ]
 }
 
-/// Returns the columns and labels of an UNPIVOT in which COLUMNS stands for columns, and the names of the columns that it makes.
+/// Returns the columns and labels of an UNPIVOT with calls of COLUMNS, and the names of its two new columns.
 pub(super) fn unexpanded_unpivot_entries(
     select: &Select,
 ) -> Option<(Vec<(Expr, Expr)>, Ident, Ident)> {
@@ -279,14 +281,14 @@ pub(super) fn text_literal(text: String) -> Expr {
     Expr::value(Value::SingleQuotedString(text))
 }
 
-/// `* EXCLUDE (…)`.
+/// Returns `* EXCLUDE (…)`.
 fn star_except(used: BTreeSet<Ident>) -> SelectItem {
     let names: Vec<ObjectName> = used.into_iter().map(ObjectName::from).collect();
     let opt_exclude = (!names.is_empty()).then_some(ExcludeSelectItem::Multiple(names));
     SelectItem::Wildcard(WildcardAdditionalOptions { opt_exclude, ..Default::default() })
 }
 
-/// `SELECT * FROM table`.
+/// Returns `SELECT * FROM table`.
 fn select_star_from(table: &TableFactor) -> Result<Query> {
     let parser = Parser::new(&TidemillDialect).try_with_sql("SELECT * FROM t");
     let parsed = parser.and_then(|mut parser| parser.parse_statement());

@@ -1,4 +1,4 @@
-//! Clauses of other databases, written as they are here.
+//! Translation of other databases' clauses on the level of the syntax tree.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ use super::{parse_expr, random_value_checks};
 use crate::asof_joins;
 use crate::column_names::normalize_ident;
 
-/// `FETCH FIRST 3 ROWS ONLY`, `SELECT TOP 3` and `LIMIT 3 BY k`.
+/// Translates `FETCH FIRST 3 ROWS ONLY`, `SELECT TOP 3` and `LIMIT 3 BY k`.
 pub(super) fn translate_query_clauses(query: &mut Query) {
     if query.limit_clause.is_none()
         && let Some(Fetch { with_ties: false, percent: false, quantity }) = &query.fetch
@@ -52,8 +52,9 @@ pub(super) fn translate_query_clauses(query: &mut Query) {
     translate_fetch(query);
 }
 
-/// `SELECT DISTINCT ON (k) … ORDER BY t` as `QUALIFY row_number() OVER (PARTITION BY k ORDER BY t) = 1`: the planner wants
-/// the order to begin with the keys. One with random values stays as it is, since a window would draw them again.
+/// Translates `SELECT DISTINCT ON (k) … ORDER BY t` into
+/// `QUALIFY row_number() OVER (PARTITION BY k ORDER BY t) = 1`: the planner requires the order to begin with
+/// the keys. A query with random values stays as it is, since a window would draw them again.
 fn translate_distinct_on(query: &mut Query) {
     let Some(OrderByKind::Expressions(order)) = query.order_by.as_ref().map(|order| &order.kind)
     else {
@@ -65,7 +66,7 @@ fn translate_distinct_on(query: &mut Query) {
     let ordered: Vec<Expr> = order.iter().map(|key| resolve_key(&key.expr, select)).collect();
     let begins_with_keys = ordered.len() >= meant.len()
         && ordered.iter().take(meant.len()).all(|key| meant.contains(key));
-    // A window stands in no window's order, and a place is not known beside a `*`.
+    // A window cannot stand in another window's ORDER BY, and beside a `*` a position names no known column.
     let stays = |expr: &Expr| {
         random_value_checks::count_random_calls(expr).iter().any(|count| *count > 0)
             || contains_window_call(expr)
@@ -104,8 +105,9 @@ fn contains_window_call(expr: &Expr) -> bool {
     walk_expr(expr, &mut WindowCallFinder)
 }
 
-/// `SELECT 2026 AS year … GROUP BY year` groups by a number, which the planner would take for the place of a column. A column
-/// of that name comes first, as in PostgreSQL: the planner knows whether there is one.
+/// Casts the number in `SELECT 2026 AS year … GROUP BY year`, which the planner would take for a column's
+/// position. As in PostgreSQL, a column of that name takes precedence; only the planner knows if there is
+/// one.
 fn cast_number_keys(select: &mut Select) {
     let GroupByExpr::Expressions(keys, _) = &select.group_by else { return };
     let names: Vec<_> = keys
@@ -127,7 +129,7 @@ fn cast_number_keys(select: &mut Select) {
     }
 }
 
-/// Returns the meaning of a key: an item of the select list by its place or its name, or the key itself.
+/// Resolves a key to an item of the select list, by position or alias, or to the key itself.
 fn resolve_key(key: &Expr, select: &Select) -> Expr {
     let has_star = select
         .projection
@@ -151,7 +153,7 @@ fn resolve_key(key: &Expr, select: &Select) -> Expr {
     }
 }
 
-/// `LIMIT 1.5` as `LIMIT 2`.
+/// Rounds a fractional limit: `LIMIT 1.5` becomes `LIMIT 2`.
 fn round_limit(query: &mut Query) {
     let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause else {
         return;
@@ -170,7 +172,7 @@ fn round_limit(query: &mut Query) {
     }
 }
 
-/// Numbers that are written out as the conditions of NOT and CASE, as conditions.
+/// Translates number literals that are conditions of NOT or CASE.
 pub(super) fn translate_number_conditions(expr: &mut Expr) {
     match expr {
         Expr::UnaryOp { op: UnaryOperator::Not, expr } => translate_number_condition(expr),
@@ -181,7 +183,7 @@ pub(super) fn translate_number_conditions(expr: &mut Expr) {
     }
 }
 
-/// `2` as a condition: whether it is other than zero.
+/// Translates a number literal `2` that is a condition into `2 <> 0`.
 fn translate_number_condition(condition: &mut Expr) {
     match condition {
         Expr::Nested(inner) => translate_number_condition(inner),
@@ -196,7 +198,8 @@ fn translate_number_condition(condition: &mut Expr) {
     }
 }
 
-/// `FETCH FIRST 3 ROWS WITH TIES` as `QUALIFY rank() OVER (ORDER BY …) <= 3`; `FETCH FIRST 20 PERCENT ROWS ONLY` as
+/// Translates `FETCH FIRST 3 ROWS WITH TIES` into `QUALIFY rank() OVER (ORDER BY …) <= 3`, and
+/// `FETCH FIRST 20 PERCENT ROWS ONLY` into
 /// `QUALIFY row_number() OVER (ORDER BY …) <= count(*) OVER () * 20 / 100`.
 fn translate_fetch(query: &mut Query) {
     let Some(Fetch { with_ties, percent, quantity: Some(quantity) }) = &query.fetch else { return };
@@ -228,7 +231,7 @@ fn translate_fetch(query: &mut Query) {
     query.fetch = None;
 }
 
-/// A key of ORDER BY as a window's: a number there is no place in the select list.
+/// Returns a key of ORDER BY as a window's key: a number there would not be a position in the select list.
 fn resolve_order_key(key: &OrderByExpr, select: &Select) -> String {
     let mut key = key.clone();
     if let Expr::Value(ValueWithSpan { value: Value::Number(place, _), span: _ }) = &key.expr
@@ -241,7 +244,7 @@ fn resolve_order_key(key: &OrderByExpr, select: &Select) -> String {
     key.to_string()
 }
 
-/// Windows that are named and go on, `OVER (w ORDER BY b)`, written out.
+/// Inlines named windows that a call extends: `OVER (w ORDER BY b)`.
 fn inline_named_windows(select: &mut Select) {
     if select.named_window.is_empty() {
         return;
@@ -268,7 +271,7 @@ fn inline_named_windows(select: &mut Select) {
     }
 }
 
-/// A window with what it takes over from another, where that can be.
+/// Returns a window merged with the named window that it extends, if it may extend it.
 fn merge_base_window(spec: &WindowSpec, known: &[(String, WindowSpec)]) -> WindowSpec {
     let Some(name) = &spec.window_name else { return spec.clone() };
     let base =
@@ -312,7 +315,7 @@ impl VisitorMut for WindowInliner {
     }
 }
 
-/// `LIMIT 3 BY k` as `QUALIFY row_number() OVER (PARTITION BY k ORDER BY …) <= 3`.
+/// Translates `LIMIT 3 BY k` into `QUALIFY row_number() OVER (PARTITION BY k ORDER BY …) <= 3`.
 fn translate_limit_by(query: &mut Query) {
     let Some(LimitClause::LimitOffset { limit, offset: None, limit_by }) = &mut query.limit_clause
     else {
@@ -352,7 +355,7 @@ fn limit_clause(limit: Expr) -> LimitClause {
     LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by: Vec::new() }
 }
 
-/// `PREWHERE`, `GROUP BY a, b WITH ROLLUP`, `SEMI JOIN`, `ANTI JOIN`, `ASOF JOIN`.
+/// Translates `PREWHERE`, `GROUP BY a, b WITH ROLLUP`, `SEMI JOIN`, `ANTI JOIN` and `ASOF JOIN`.
 pub(super) fn translate_select_clauses(select: &mut Select) -> Result<()> {
     inline_named_windows(select);
     cast_number_keys(select);
@@ -406,8 +409,9 @@ pub(super) fn translate_select_clauses(select: &mut Select) -> Result<()> {
     Ok(())
 }
 
-/// An ASOF join as a join whose comparison of times is marked. The condition is TRUE or FALSE, for LEFT, where the
-/// ON clause has the comparison; otherwise it is the comparison, and the join is LEFT.
+/// Translates an ASOF join into a join that marks its comparison of times. If the match condition is TRUE, or
+/// FALSE for LEFT, the ON clause has the comparison; otherwise the match condition is the comparison, and the
+/// join is LEFT.
 fn translate_asof_join(matched: Expr, constraint: JoinConstraint) -> Result<JoinOperator> {
     let marked = |expr: Expr| function_call(asof_joins::ASOF_MARKER_FUNCTION, vec![expr]);
     let ours = match &matched {
@@ -455,7 +459,7 @@ fn translate_asof_join(matched: Expr, constraint: JoinConstraint) -> Result<Join
     })
 }
 
-/// What a condition says by AND.
+/// Splits a condition into its conjuncts.
 fn split_conjuncts(expr: Expr, conjuncts: &mut Vec<Expr>) {
     match expr {
         Expr::BinaryOp { left, op: BinaryOperator::And, right } => {

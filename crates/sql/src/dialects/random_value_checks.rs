@@ -1,4 +1,5 @@
-//! Refuses translations that copy a call of a random function, which would give another value in each place.
+//! Checks against translations that copy a random function's call, which would return another value in each
+//! place.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +9,7 @@ use tidemill_planning::walk_expr;
 
 use crate::random_values::RANDOM_FUNCTIONS;
 
-/// Returns the numbers of calls of each of the [`RANDOM`] functions in an expression, whose calls are translated already.
+/// Counts the calls of each of the [`RANDOM_FUNCTIONS`] in a translated expression.
 pub(super) fn count_random_calls(expr: &Expr) -> [usize; RANDOM_FUNCTIONS.len()] {
     struct RandomCallCounter([usize; RANDOM_FUNCTIONS.len()]);
 
@@ -38,21 +39,21 @@ pub(crate) fn calls_random_function(expr: &Expr) -> bool {
     count_random_calls(expr).iter().any(|count| *count > 0)
 }
 
-/// Checks that a translation does not copy a random call of what was `written`.
+/// Checks that a translation does not copy a random call of `written`.
 ///
 /// # Errors
-/// [`Error::Usage`] that names the expression and the way out.
+/// [`Error::Usage`] that names the expression and an alternative.
 pub(super) fn refuse_random_copies(written: &Expr, translated: &Expr) -> Result<()> {
     let (before, after) = (count_random_calls(written), count_random_calls(translated));
     let copied = before.iter().zip(after).position(|(before, after)| (1..after).contains(before));
     copied.map_or(Ok(()), |place| Err(random_copy_error(written, RANDOM_FUNCTIONS[place])))
 }
 
-/// Checks that an expression is no comparison of a random value with ALL or ANY items of a list that the planner makes
-/// of several comparisons: all but `= ANY` and `<> ALL`.
+/// Checks that an expression does not compare a random value with ANY or ALL items of a list, where the
+/// planner makes several comparisons: in all cases but `= ANY` and `<> ALL`.
 ///
 /// # Errors
-/// As [`refuse_copies`].
+/// As [`refuse_random_copies`].
 pub(super) fn refuse_random_list_comparison(expr: &Expr) -> Result<()> {
     let (left, is_one) = match expr {
         Expr::AnyOp { left, compare_op, .. } => (left, *compare_op == BinaryOperator::Eq),
@@ -65,10 +66,11 @@ pub(super) fn refuse_random_list_comparison(expr: &Expr) -> Result<()> {
         .map_or(Ok(()), |place| Err(random_copy_error(expr, RANDOM_FUNCTIONS[place])))
 }
 
-/// Checks that a row that is looked for among those of a subquery has no random value: it is compared with each of them.
+/// Checks that a row with a random value does not stand before `IN (SELECT …)`, which compares it with each
+/// row.
 ///
 /// # Errors
-/// As [`refuse_copies`].
+/// As [`refuse_random_copies`].
 pub(super) fn refuse_random_rows(expr: &Expr) -> Result<()> {
     let Expr::InSubquery { expr: row, .. } = expr else { return Ok(()) };
     let called = match super::row_values(row) {

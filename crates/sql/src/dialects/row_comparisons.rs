@@ -1,13 +1,15 @@
-//! Rows of several values beside those of a subquery: `(a, b) < ANY (SELECT x, y …)`, `(a, b) <> ALL (SELECT …)`.
+//! Translation of comparisons between a row and the rows of a subquery: `(a, b) < ANY (SELECT x, y …)`,
+//! `(a, b) <> ALL (SELECT …)`.
 //!
-//! Rows are ordered by their first values that differ. The comparison becomes two conditions by EXISTS: whether it is true
-//! of any row, and whether it is unknown of any.
+//! The first values that differ order two rows. The comparison becomes two EXISTS conditions: one that it is
+//! true of any row, and one that it is unknown of any row.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 
 use super::{parse_expr, row_values};
 
-/// Returns a comparison of a row with any or all rows of a subquery as conditions by EXISTS; none of another expression.
+/// Translates a comparison of a row with ANY or ALL rows of a subquery into EXISTS; `None` for other
+/// expressions.
 pub(super) fn translate_row_comparison(expr: &Expr) -> Option<Expr> {
     let (left, op, right, is_all) = match expr {
         Expr::AnyOp { left, compare_op, right, is_some: _ } => (left, compare_op, right, false),
@@ -18,7 +20,7 @@ pub(super) fn translate_row_comparison(expr: &Expr) -> Option<Expr> {
     let values: Vec<String> =
         row_values(left)?.into_iter().map(|value| format!("({value})")).collect();
     let names: Vec<String> = (1..=values.len()).map(|place| format!("tidemill_{place}")).collect();
-    // What holds for all rows is false for none.
+    // A condition holds for all rows if its negation holds for none.
     let op = if is_all { negate_comparison(op)? } else { op.clone() };
     let holds = row_comparison_sql(&values, &op, &names)?;
     let exists = |condition: &str| {
@@ -48,7 +50,7 @@ fn negate_comparison(op: &BinaryOperator) -> Option<BinaryOperator> {
     })
 }
 
-/// The comparison of two rows as one of their values.
+/// Returns the comparison of two rows as SQL that compares their values.
 fn row_comparison_sql(left: &[String], op: &BinaryOperator, right: &[String]) -> Option<String> {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     let pairs = || left.iter().zip(right);

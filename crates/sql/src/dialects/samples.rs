@@ -1,9 +1,10 @@
 //! Samples of a source: `TABLESAMPLE BERNOULLI (10) REPEATABLE (7)`, `USING SAMPLE 10%`, `SAMPLE 0.1`.
 //!
-//! All are written as the first of them before they are parsed. By rows (`BERNOULLI`, and where nothing is said)
-//! each row is in the sample or not by a number that its place and the seed make; by blocks (`SYSTEM`) each split
-//! is. A number of rows (`USING SAMPLE 50 ROWS`, `reservoir(50)`) is drawn from all of them. The seed is 42 unless a statement says another: the same statement over the same files takes the same
-//! rows, whatever the threads and the memory.
+//! All are rewritten into the first form before they are parsed. A sample by rows (`BERNOULLI`, the default)
+//! decides on each row by a number that depends on its position and the seed; a sample by blocks (`SYSTEM`)
+//! decides on each split. A number of rows (`USING SAMPLE 50 ROWS`, `reservoir(50)`) is drawn from all rows.
+//! The default seed is 42: the same statement over the same files takes the same rows with any number of
+//! threads and any memory budget.
 
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
@@ -20,24 +21,24 @@ use tidemill_planning::walk_expr;
 use super::token_rewrites::{is_unquoted_word, next_token};
 use crate::syntax::TidemillDialect;
 
-/// The seed where a statement says none.
+/// The default seed.
 const DEFAULT_SEED: u64 = 42;
 
-/// Which part of a source is read.
+/// A sample of a percentage of a source.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PercentSample {
-    /// How many of a hundred rows, or splits.
+    /// Percentage of rows or splits.
     pub percent: f64,
-    /// Whether splits are taken or left, rather than rows.
+    /// True if the sample takes whole splits instead of rows.
     pub by_split: bool,
-    /// What chooses among samples of this size.
+    /// The seed, which chooses among samples of this size.
     pub seed: u64,
 }
 
-/// A number of rows of a source, drawn without replacement: all rows where there are fewer.
+/// A number of rows of a source, drawn without replacement; all rows if the source has fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowCountSample {
-    /// The number.
+    /// Number of rows.
     pub rows: u64,
     /// The seed, which chooses among samples of this size.
     pub seed: u64,
@@ -49,10 +50,10 @@ impl std::fmt::Display for RowCountSample {
     }
 }
 
-/// The sample that a clause asks for.
+/// The sample that a `TABLESAMPLE` clause specifies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum SampleClause {
-    /// A share of the rows, or of the splits.
+    /// A percentage of the rows or of the splits.
     Percent(PercentSample),
     /// A number of rows.
     Rows(RowCountSample),
@@ -84,14 +85,15 @@ impl std::fmt::Display for PercentSample {
     }
 }
 
-/// The aggregates that choose among rows by which record of which file each is.
+/// The aggregates that choose rows by the file and the record number of each.
 const SAMPLE_AGGREGATES: [&str; 2] = ["sample", "weighted_sample"];
 
-/// What such a call is written with: see its row among the calls.
+/// The columns that identify a record; the rewrites of these aggregates use them.
 const RECORD_ID_COLUMNS: [&str; 2] = ["file_row_number", "filename"];
 
-/// Lets a sample know which record each row is, through subqueries that make a row of each (a job's map is one), and
-/// refuses it of rows that are no records of one source: after a join a record has many rows.
+/// Makes the columns that identify a record available to sample aggregates, through subqueries with one row
+/// for each record (a job's map is one). Refuses them over rows that are no records of one source: after a
+/// join a record has many rows.
 ///
 /// # Errors
 /// [`Error::Usage`] for such a call.
@@ -99,7 +101,7 @@ pub(super) fn prepare_sample_aggregates(select: &mut Select) -> Result<()> {
     #[derive(Default)]
     struct SampleCallFinder {
         found: Option<String>,
-        /// How many subqueries are around: what stands in one is of that.
+        /// Number of enclosing subqueries: calls within a subquery belong to that subquery.
         query_depth: usize,
     }
 
@@ -152,8 +154,8 @@ pub(super) fn prepare_sample_aggregates(select: &mut Select) -> Result<()> {
     }
 }
 
-/// Whether a table's rows are the records of a source, each once at most: a subquery without anything that puts rows
-/// together, apart or in an order.
+/// Returns true if a table's rows are the records of a source, each at most once: a table, or a subquery that
+/// neither combines, splits nor orders rows.
 fn yields_single_records(table: &TableFactor) -> bool {
     let TableFactor::Derived { lateral: false, subquery, alias, .. } = table else {
         return matches!(table, TableFactor::Table { .. });
@@ -190,7 +192,7 @@ fn yields_single_records(table: &TableFactor) -> bool {
 const UNNEST_FUNCTIONS: [&str; 7] =
     ["unnest", "explode", "explode_outer", "posexplode", "posexplode_outer", "arrayjoin", "inline"];
 
-/// Whether such a function is called.
+/// A visitor that finds calls of [`UNNEST_FUNCTIONS`].
 struct UnnestCallFinder(bool);
 
 impl Visitor for UnnestCallFinder {
@@ -204,14 +206,14 @@ impl Visitor for UnnestCallFinder {
     }
 }
 
-/// Has such subqueries give which record each row is, where they give no columns of these names.
+/// Adds the columns that identify a record to such subqueries, unless they have columns of these names.
 fn add_record_id_columns(table: &mut TableFactor) {
     let TableFactor::Derived { subquery, .. } = table else { return };
     let SetExpr::Select(select) = subquery.body.as_mut() else { return };
     if let [from] = select.from.as_mut_slice() {
         add_record_id_columns(&mut from.relation);
     }
-    // A source's own `*` leaves out which record a row is.
+    // A source's own `*` leaves out the hidden columns that identify a record.
     let is_of_subquery = matches!(
         select.from.as_slice(),
         [TableWithJoins { relation: TableFactor::Derived { .. }, .. }]
@@ -237,7 +239,7 @@ fn add_record_id_columns(table: &mut TableFactor) {
     }
 }
 
-/// The refusal of a sample of rows that are no records.
+/// Returns the error for a sample of rows that are no records.
 fn sample_records_error(name: &str) -> Error {
     Error::usage_with_hint(
         format!("`{name}` takes records of one source, as they are read"),
@@ -246,8 +248,8 @@ fn sample_records_error(name: &str) -> Error {
     )
 }
 
-/// What is said of a column that such a call asks for, and that the rows do not have, as those of a table that WITH
-/// names.
+/// Replaces the error for a missing `file_row_number` that only a sample aggregate uses, for example over a
+/// table of WITH.
 pub fn explain_missing_record_id(error: Error, sql: &str) -> Error {
     let of_call = |message: &str| message.contains("`file_row_number`");
     let sql = sql.to_lowercase();
@@ -263,7 +265,7 @@ pub fn explain_missing_record_id(error: Error, sql: &str) -> Error {
     }
 }
 
-/// What a clause says, read from tokens.
+/// The parts of a sample clause, read from tokens.
 #[derive(Default)]
 struct SampleClauseTokens {
     method: Option<String>,
@@ -272,7 +274,7 @@ struct SampleClauseTokens {
     seed: Option<String>,
 }
 
-/// All samples as `TABLESAMPLE BERNOULLI (10 PERCENT) REPEATABLE (7)`, behind the table that they are of.
+/// Rewrites all samples as `TABLESAMPLE BERNOULLI (10 PERCENT) REPEATABLE (7)` behind the sampled table.
 pub(super) fn normalize_samples(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_any = |token: &TokenWithSpan| {
         is_unquoted_word(Some(&token.token), "TABLESAMPLE")
@@ -315,7 +317,7 @@ pub(super) fn normalize_samples(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan
         match of_all.then(|| find_from_end(&made)) {
             None => made.extend(words),
             Some(Some(place)) => _ = made.splice(place..place, words),
-            // Of several tables, of which no one is meant: the parser says so.
+            // With several tables none is meant: the parser reports it.
             Some(None) => made.push(token.clone()),
         }
         at = if of_all && find_from_end(&made).is_none() { at + 1 } else { end };
@@ -344,12 +346,12 @@ impl SampleClauseTokens {
     }
 }
 
-/// The place of the next token that is no space.
+/// Returns the index of the next token that is no whitespace.
 fn next_token_index(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
     next_token(tokens, from).map(|(at, _)| at)
 }
 
-/// A clause that begins there, and where it ends.
+/// Returns the clause that begins at `from`, and the index at which it ends.
 fn parse_clause_tokens(
     tokens: &[TokenWithSpan],
     from: usize,
@@ -374,7 +376,7 @@ fn parse_clause_tokens(
             found.unit = Some(if is_percent { "PERCENT" } else { "ROWS" });
             end = next + 1;
         } else if !in_brackets && found.method.is_none() {
-            // A number alone is of rows.
+            // A number without a unit counts rows.
             found.unit = Some("ROWS");
         }
     } else if !in_brackets && found.method.is_none() {
@@ -411,7 +413,8 @@ fn parse_clause_tokens(
     Some((found, end))
 }
 
-/// A method in brackets behind a number, a seed with it, and where the brackets end.
+/// Returns the parenthesized method that follows a number, its seed, and the index at which the parentheses
+/// end.
 fn parse_trailing_method(
     tokens: &[TokenWithSpan],
     from: usize,
@@ -444,7 +447,7 @@ fn sample_method(word: &str) -> Option<String> {
     ["bernoulli", "row", "reservoir", "system", "block"].contains(&word.as_str()).then_some(word)
 }
 
-/// Where the one table of the last FROM ends, its alias with it.
+/// Returns the index at which the last FROM ends, with the alias of its table; `None` for several tables.
 fn find_from_end(tokens: &[TokenWithSpan]) -> Option<usize> {
     let mut depth = 0i64;
     let from = tokens.iter().rposition(|token| {
@@ -476,10 +479,10 @@ fn find_from_end(tokens: &[TokenWithSpan]) -> Option<usize> {
     Some(tokens.iter().rposition(|token| !space(token)).map_or(tokens.len(), |at| at + 1))
 }
 
-/// Returns the sample that a clause asks for.
+/// Parses a sample clause.
 ///
 /// # Errors
-/// [`Error::Usage`] for a share or a number of rows that is none.
+/// [`Error::Usage`] for an invalid percentage or number of rows.
 pub(super) fn parse_table_sample(kind: &TableSampleKind) -> Result<SampleClause> {
     let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) =
         kind;
@@ -529,7 +532,7 @@ pub(super) fn parse_table_sample(kind: &TableSampleKind) -> Result<SampleClause>
     Ok(SampleClause::Percent(PercentSample { percent, by_split, seed }))
 }
 
-/// The digits of a number that is written out.
+/// Returns the digits of a number literal.
 fn literal_number_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::Number(number, _), span: _ }) => {

@@ -1,12 +1,12 @@
-//! Scalar subqueries that take one row of those tied to the outer row:
+//! Translation of scalar subqueries that take one row of those correlated with the outer row:
 //!
 //! ```sql
 //! (SELECT v FROM hits AS h WHERE h.id = u.id ORDER BY at DESC LIMIT 1)
 //! (SELECT first_value(v ORDER BY at DESC) AS v FROM hits AS h WHERE h.id = u.id)
 //! ```
 //!
-//! DataFusion plans a correlated subquery only if it is an aggregate, which the second form is: it has the value
-//! of the same row, and null where there is none.
+//! DataFusion plans a correlated subquery only if it is an aggregate, as the second form is. It returns the
+//! value of the same row, and null without a row.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use tidemill_planning::walk_expr;
 use super::column_expansion::source_names;
 use crate::column_names::{self, normalize_ident};
 
-/// Writes a correlated `SELECT value … ORDER BY keys LIMIT 1` as an aggregate.
+/// Rewrites a correlated `SELECT value … ORDER BY keys LIMIT 1` as an aggregate.
 pub(super) fn aggregate_first_row(query: &mut Query) {
     let Query {
         with: None,
@@ -85,7 +85,7 @@ fn default_column_name(expr: &Expr) -> Ident {
     }
 }
 
-/// Returns whether a limit is `LIMIT 1`.
+/// Returns true for `LIMIT 1`.
 fn is_limit_one(limit: &LimitClause) -> bool {
     let LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by } = limit else {
         return false;
@@ -97,7 +97,8 @@ fn is_limit_one(limit: &LimitClause) -> bool {
     is_one && limit_by.is_empty()
 }
 
-/// Returns whether a SELECT neither groups nor aggregates, and has a row for each that WHERE keeps.
+/// Returns true if a SELECT neither groups nor aggregates, so that it has a row for each row that WHERE
+/// keeps.
 fn is_ungrouped_select(select: &Select) -> bool {
     let is_ungrouped = matches!(
         &select.group_by,
@@ -118,7 +119,7 @@ fn is_ungrouped_select(select: &Select) -> bool {
         && select.projection.iter().all(is_value)
 }
 
-/// Returns whether an expression calls a function, which may be an aggregate, or asks a subquery.
+/// Returns true if an expression calls a function, which may be an aggregate, or contains a subquery.
 fn calls_function_or_subquery(expr: &Expr) -> bool {
     struct CallOrSubqueryFinder;
 
@@ -136,7 +137,7 @@ fn calls_function_or_subquery(expr: &Expr) -> bool {
     walk_expr(expr, &mut CallOrSubqueryFinder)
 }
 
-/// Returns whether WHERE names a column of a source that FROM does not have.
+/// Returns true if WHERE names a column of a source that is not in FROM.
 fn is_correlated(select: &Select) -> bool {
     struct OuterNameFinder {
         own: BTreeSet<String>,

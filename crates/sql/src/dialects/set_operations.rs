@@ -1,9 +1,10 @@
-//! `INTERSECT ALL`, `EXCEPT ALL` and `MINUS`.
+//! Translation of `INTERSECT ALL`, `EXCEPT ALL` and `MINUS`.
 //!
-//! DataFusion plans `INTERSECT ALL` and `EXCEPT ALL` as joins that keep every row of the left side,
-//! however often the right side has it. SQL counts: of a row that occurs `l` times on the left and `r`
-//! times on the right, `INTERSECT ALL` has `least(l, r)` and `EXCEPT ALL` has `l - r`, at least none.
-//! Both branches are therefore grouped by all of their columns, and each group is repeated as often:
+//! DataFusion plans `INTERSECT ALL` and `EXCEPT ALL` as joins that keep every row of the left side, whatever
+//! the number of equal rows on the right side. SQL counts rows. If a row occurs `l` times on the left and `r`
+//! times on the right, `INTERSECT ALL` returns it `least(l, r)` times, and `EXCEPT ALL` returns it `l - r`
+//! times, at least zero. The translation therefore groups both branches by all of their columns and repeats
+//! each group that many times:
 //!
 //! ```sql
 //! SELECT * EXCLUDE (l, r, block, n) FROM (
@@ -14,9 +15,9 @@
 //!       FROM (SELECT *, 0 AS side FROM left UNION ALL SELECT *, 1 FROM right) GROUP BY ALL)))
 //! ```
 //!
-//! Cost: one aggregation by all columns over both branches, which spills as every `GROUP BY`, and for a
-//! row that comes `n` times a list of `n / 512` numbers. The names of the added columns begin with a control
-//! character, which no name of a user's has.
+//! Cost: one aggregation by all columns over both branches, which spills like every `GROUP BY`, and a list of
+//! `n / 512` numbers for a row that occurs `n` times. The names of the added columns begin with a control
+//! character, which no user's name has.
 
 use std::ops::ControlFlow;
 
@@ -33,7 +34,7 @@ use crate::column_names;
 /// Rewrites the set operations of a query's body.
 ///
 /// # Errors
-/// [`Error::Internal`] only.
+/// [`Error::Internal`](tidemill_base::error::Error::Internal) only.
 pub(super) fn translate_set_operations(body: &mut SetExpr) -> Result<()> {
     let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return Ok(()) };
     translate_set_operations(left)?;
@@ -77,7 +78,8 @@ pub(super) fn translate_set_operations(body: &mut SetExpr) -> Result<()> {
     Ok(())
 }
 
-/// Names the scalar subqueries of a select list that [`translate`] rewrites, as the planner names others: by their column.
+/// Names the scalar subqueries of a select list that [`translate_set_operations`] rewrites by their column,
+/// as the planner names others.
 pub(super) fn name_scalar_subqueries(select: &mut Select) {
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = item
@@ -89,7 +91,7 @@ pub(super) fn name_scalar_subqueries(select: &mut Select) {
     }
 }
 
-/// Returns the name of the first column of a set operation that counts rows.
+/// Returns the name of the first column of an `INTERSECT ALL` or `EXCEPT ALL`.
 fn first_column_name(body: &SetExpr) -> Option<Ident> {
     let SetExpr::SetOperation { op, set_quantifier, left, .. } = body else { return None };
     if *op == SetOperator::Union || *set_quantifier != SetQuantifier::All {
@@ -111,11 +113,11 @@ fn first_column_name(body: &SetExpr) -> Option<Ident> {
     }
 }
 
-/// The names of the subquery that has the rows of both sides, and the operators.
+/// The aliases of the subquery with the rows of both sides, each with its operator.
 pub(super) const SIDES_ALIASES: [(&str, &str); 2] =
     [("__sides_of_intersect", "INTERSECT ALL"), ("__sides_of_except", "EXCEPT ALL")];
 
-/// Returns the operator whose sides a subquery has, and the sides.
+/// Returns the operator and the sides of a translated set operation, if a table is one.
 pub(super) fn set_operation_sides(table: &TableFactor) -> Option<(&'static str, [&SetExpr; 2])> {
     let TableFactor::Derived { subquery, alias: Some(alias), .. } = table else { return None };
     let (_, operator) = SIDES_ALIASES.iter().find(|(name, _)| *name == alias.name.value)?;
@@ -123,15 +125,15 @@ pub(super) fn set_operation_sides(table: &TableFactor) -> Option<(&'static str, 
     Some((operator, [left, right]))
 }
 
-/// Copies of a row that one list makes.
+/// Maximum number of copies of a row that one list makes.
 const COPIES_PER_LIST: u32 = 512;
 
 fn placeholder_body() -> Result<Box<SetExpr>> {
     Ok(parse_query("SELECT 0")?.body)
 }
 
-/// Puts the left and the right branch of an operation in the place of their subqueries. Each is put there once its place
-/// has been visited, so that subqueries of the branches, which may have the same aliases, are left alone.
+/// Replaces the placeholder subqueries by the left and the right branch of an operation. It replaces each
+/// after visiting it, so that it leaves subqueries of the branches alone, which may have the same aliases.
 struct BranchSubstitution([Option<Box<SetExpr>>; 2]);
 
 impl VisitorMut for BranchSubstitution {

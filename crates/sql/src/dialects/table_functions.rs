@@ -1,4 +1,4 @@
-//! Tables of other databases: functions that read files, lists of files, numbers in rows.
+//! Translation of other databases' table functions: file readers, lists of files, and number series.
 
 use std::ops::ControlFlow;
 
@@ -19,32 +19,32 @@ use super::{TableFunctionSources, lateral_lists, parse_statements, walk_conditio
 use crate::column_names::normalize_ident;
 use crate::datafusion_names::tables as names;
 
-/// A source that is called like a function.
+/// A source that a statement calls as a table function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableFunctionSource {
-    /// Its paths, URLs and patterns.
+    /// Paths, URLs and patterns.
     pub urls: Vec<String>,
-    /// The name of its format, unless suffixes tell it.
+    /// The name of the format; `None` if file suffixes decide.
     pub format: Option<&'static str>,
-    /// What it says of how text is written, by our names.
+    /// Options of the text format, by Tidemill's names.
     pub options: Vec<(&'static str, String)>,
-    /// Types of columns, as `--schema` has them.
+    /// Types of columns, in the syntax of `--schema`.
     pub schema: Option<String>,
-    /// The name of the column with the files' names, where there is to be one.
+    /// The name of the column with the files' names, if there is one.
     pub filename_column: Option<String>,
-    /// Whether the records' numbers are a column.
+    /// True if the records' numbers are a column.
     pub has_file_row_number: bool,
-    /// Which part of it is read; all by default.
+    /// The percentage of the source that is read; `None` for all.
     pub percent_sample: Option<PercentSample>,
-    /// The number of its rows that are drawn; all by default.
+    /// The number of rows that are drawn; `None` for all.
     pub row_sample: Option<RowCountSample>,
-    /// The table that is sampled, where it is not called like a function: a file, or a source with a name.
+    /// The sampled table, if the source is not called as a function: a file, or a source with a name.
     pub sampled_table: Option<String>,
-    /// True for `glob('logs/*.csv')`, whose rows are the names of the files and not their records.
+    /// True for `glob('logs/*.csv')`, whose rows are the names of the files instead of their records.
     pub lists_files: bool,
 }
 
-/// Functions that read files, and the format that each reads.
+/// Functions that read files, each with its format.
 const READER_FUNCTIONS: [(&str, Option<&str>); 17] = [
     ("read_csv", Some("csv")),
     ("read_csv_auto", Some("csv")),
@@ -68,11 +68,11 @@ const READER_FUNCTIONS: [(&str, Option<&str>); 17] = [
 /// The function that lists files.
 const GLOB_FUNCTION: &str = "glob";
 
-/// Our options that are numbers.
+/// Tidemill's options whose values are numbers.
 const SKIP_LINES_OPTION: &str = "skip_lines";
 const HEADER_ROW_OPTION: &str = "header_row";
 
-/// What readers' options are called here.
+/// Options of other databases' readers, each with Tidemill's name of it.
 const READER_OPTION_NAMES: [(&str, &str); 18] = [
     ("delim", "delimiter"),
     ("sep", "delimiter"),
@@ -94,15 +94,16 @@ const READER_OPTION_NAMES: [(&str, &str); 18] = [
     ("log_format", "log_format"),
 ];
 
-/// Options that give columns their types. What is not among them is told from the data, as for `--schema`.
+/// Options that give columns their types. Other columns are inferred from the data, as for `--schema`.
 const TYPE_OPTIONS: [&str; 5] = ["types", "dtypes", "column_types", "columns", "schema"];
 
-/// Options that ask for what is done anyway.
+/// Options that request what Tidemill always does.
 const ALWAYS_ON_OPTIONS: [&str; 3] = ["auto_detect", "union_by_name", "hive_partitioning"];
 
-/// Names for subqueries without one that stand in FROM beside others: the planner tells their columns apart by
-/// these, and takes them for those of the tables in them otherwise. `named` counts them over the statement, as those
-/// of a subquery meet those around it when it becomes a join.
+/// Names unnamed subqueries that stand in FROM beside other sources. The planner tells their columns apart by
+/// these names; without them it takes the columns for those of the tables within. `named` counts over the
+/// whole statement, since the names of a subquery meet those of the outer query when the subquery becomes a
+/// join.
 pub(super) fn name_from_subqueries(select: &mut Select, named: &mut usize) {
     if select.from.iter().map(|from| 1 + from.joins.len()).sum::<usize>() < 2 {
         return;
@@ -124,8 +125,8 @@ pub(super) fn name_from_subqueries(select: &mut Select, named: &mut usize) {
     }
 }
 
-/// `FROM range(3) AS n`: what is selected names the rows by the name of the table, or by what another database calls
-/// them. The table's column is given that name.
+/// Names the column of `FROM range(3) AS n` after the table alias. The select list refers to the rows by that
+/// alias, or by the function's name, as in other databases.
 pub(super) fn name_series_columns(select: &mut Select) {
     let mut given: Vec<(String, &'static str, String)> = Vec::new();
     let factors = select.from.iter_mut().flat_map(|from| {
@@ -193,20 +194,20 @@ pub(super) fn name_series_columns(select: &mut Select) {
     }
 }
 
-/// The table functions that make rows of whole numbers one batch after another, by names that no source
-/// has, and DataFusion's of the same.
+/// The table functions that produce rows of integers batch by batch, under names that no source has, each
+/// with DataFusion's function.
 pub const SERIES_FUNCTIONS: [(&str, &str); 2] =
     [("tidemill_generate_series", names::GENERATE_SERIES), ("tidemill_range", names::RANGE)];
 
-/// Whether a table of a statement is none that is read.
+/// Returns true if a table of a statement is a series function and so reads no source.
 pub fn is_series_function(table: &str) -> bool {
     SERIES_FUNCTIONS.iter().any(|(own, _)| table.strip_suffix("()").unwrap_or(table) == *own)
 }
 
-/// Functions that make rows of one column, called as they are.
+/// Functions that return rows of one column, which has the function's name.
 const SERIES_CALL_NAMES: [&str; 2] = ["range", "generate_series"];
 
-/// Writes a table of another database's as it is here, and a sample as a source of its own.
+/// Translates a table function of another database, and replaces a sampled table by a source of its own.
 pub(super) fn translate_table(
     table: &mut TableFactor,
     called: &mut TableFunctionSources,
@@ -226,8 +227,8 @@ pub(super) fn translate_table(
     }
 }
 
-/// Returns the names in `columns` of a call of a JSON reader, which has no other columns then, and the names of the columns
-/// that other options add.
+/// Returns the names in `columns` of a JSON reader's call, which then has no other columns, and the names of
+/// the columns that other options add.
 fn json_reader_columns(table: &TableFactor) -> Option<Vec<String>> {
     let (name, args) = match table {
         TableFactor::Table { name, args: Some(args), .. } => (name, &args.args),
@@ -253,7 +254,7 @@ fn json_reader_columns(table: &TableFactor) -> Option<Vec<String>> {
     Some(columns)
 }
 
-/// Puts `(SELECT columns FROM table)` in a table's place.
+/// Replaces a table by `(SELECT columns FROM table)`.
 fn wrap_in_column_selection(table: &mut TableFactor, columns: &[String]) -> Result<()> {
     let quoted: Vec<String> =
         columns.iter().map(|name| Ident::with_quote('"', name).to_string()).collect();
@@ -270,7 +271,7 @@ fn wrap_in_column_selection(table: &mut TableFactor, columns: &[String]) -> Resu
     Ok(())
 }
 
-/// Gives what is read of a table a name of its own.
+/// Registers the sample of a table as a source with a name of its own.
 fn register_sampled_source(
     table: &mut TableFactor,
     asked: SampleClause,
@@ -309,7 +310,8 @@ fn register_sampled_source(
     Ok(())
 }
 
-/// The alias of rows of one column, which is called as PostgreSQL calls it: by the alias, or as the function has it.
+/// Returns the alias of single-column rows. As in PostgreSQL, the column is called by the alias, or by the
+/// function's own column name.
 fn list_item_alias(alias: Option<TableAlias>, column: &str) -> TableAlias {
     let mut alias = alias.unwrap_or_else(|| TableAlias {
         explicit: true,
@@ -430,12 +432,12 @@ fn translate_table_function(
     Ok(())
 }
 
-/// Returns whether a table function reads files.
+/// Returns true if a table function reads files.
 pub(super) fn is_reader_function(function: &str) -> bool {
     READER_FUNCTIONS.iter().any(|(reader, _)| reader.eq_ignore_ascii_case(function))
 }
 
-/// The arguments, none of which has a name.
+/// Returns the arguments; `None` if an argument is named.
 pub(super) fn positional_arguments(args: &[FunctionArg]) -> Option<Vec<Expr>> {
     let expr = |argument: &FunctionArg| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
@@ -444,8 +446,8 @@ pub(super) fn positional_arguments(args: &[FunctionArg]) -> Option<Vec<Expr>> {
     args.iter().map(expr).collect()
 }
 
-/// Whether these are a range's whole numbers, and go from the first to the last: its rows are made one batch
-/// after another then. Of others there is a list, which knows what to say of them.
+/// Returns true if these are integer literals of a series that runs from the first to the last. Its rows are
+/// then produced batch by batch. Other arguments make a list, whose function reports their errors.
 fn is_literal_series(numbers: &[Expr]) -> bool {
     let numbers: Option<Vec<i64>> = numbers.iter().map(literal_integer).collect();
     let (first, last, step) = match numbers.as_deref() {
@@ -454,7 +456,7 @@ fn is_literal_series(numbers: &[Expr]) -> bool {
         Some([first, last, step]) => (*first, *last, *step),
         _ => return false,
     };
-    // The step beyond the last is a number, too.
+    // The number one step beyond the last must not overflow.
     (step > 0 && first <= last || step < 0 && first >= last) && last.checked_add(step).is_some()
 }
 
@@ -470,7 +472,7 @@ fn literal_integer(number: &Expr) -> Option<i64> {
     }
 }
 
-/// The rows of a table function.
+/// Returns a call of a series table function.
 fn series_table(
     maker: &str,
     numbers: Vec<Expr>,
@@ -489,7 +491,7 @@ fn series_table(
     table
 }
 
-/// An alias that gives its one column a name.
+/// Returns an alias that names its only column.
 fn alias_with_column(alias: Option<TableAlias>, column: &str) -> TableAlias {
     let mut alias = alias.unwrap_or_else(|| TableAlias {
         explicit: true,
@@ -503,7 +505,7 @@ fn alias_with_column(alias: Option<TableAlias>, column: &str) -> TableAlias {
     alias
 }
 
-/// A row for each item of a list.
+/// Returns a table with a row for each item of a list.
 fn unnest_table(list: Expr, alias: Option<TableAlias>, column: &str) -> TableFactor {
     let alias = alias_with_column(alias, column);
     TableFactor::UNNEST {
@@ -515,7 +517,7 @@ fn unnest_table(list: Expr, alias: Option<TableAlias>, column: &str) -> TableFac
     }
 }
 
-/// A table by its name.
+/// Returns a table by its name.
 fn table_by_name(name: Ident, alias: Option<TableAlias>) -> TableFactor {
     TableFactor::Table {
         name: ObjectName(vec![ObjectNamePart::Identifier(name)]),
@@ -531,7 +533,7 @@ fn table_by_name(name: Ident, alias: Option<TableAlias>) -> TableFactor {
     }
 }
 
-/// What a function that reads files is asked for.
+/// Parses the call of a function that reads files.
 fn parse_reader_call(
     function: &str,
     args: &[FunctionArg],
@@ -583,7 +585,7 @@ fn parse_reader_call(
             }
             Some(name) => {
                 let ours = READER_OPTION_NAMES.iter().find(|(theirs, _)| *theirs == name);
-                // The value may be a secret that was meant for another option.
+                // The message omits the value: it may be a secret that was meant for another option.
                 if ours.is_none() {
                     return Err(refused(&name));
                 }
@@ -595,7 +597,7 @@ fn parse_reader_call(
                     {
                         Some(vec![number.to_string()])
                     }
-                    // Several spellings of null.
+                    // A list gives several spellings of null.
                     list @ Expr::Array(_) if ours.is_some_and(|(_, ours)| *ours == "null") => {
                         literal_texts(list)
                     }
@@ -614,7 +616,7 @@ fn parse_reader_call(
     }
 }
 
-/// The files that `glob` is asked for.
+/// Parses a call of `glob`.
 fn parse_glob_call(args: &[FunctionArg]) -> Result<TableFunctionSource> {
     let urls = match positional_arguments(args).as_deref() {
         Some([patterns]) => literal_texts(patterns).filter(|urls| !urls.is_empty()),
@@ -630,7 +632,7 @@ fn parse_glob_call(args: &[FunctionArg]) -> Result<TableFunctionSource> {
     Ok(TableFunctionSource { urls, lists_files: true, ..TableFunctionSource::default() })
 }
 
-/// The columns of `{'zip': 'VARCHAR', 'n': 'INT'}` and their types, as `--schema` has them.
+/// Returns the columns of `{'zip': 'VARCHAR', 'n': 'INT'}` in the syntax of `--schema`.
 fn schema_text(value: &Expr) -> Option<String> {
     let pairs = parse_names_and_types(value)?;
     let column = |(name, of): &(String, String)| format!("\"{}\" {of}", name.replace('"', "\"\""));
@@ -673,7 +675,7 @@ fn named_option(arg: &FunctionArg) -> Option<(String, &Expr)> {
     }
 }
 
-/// The text of a literal, or the word for a truth value.
+/// Returns the text of a text literal, or the word of a boolean literal.
 fn literal_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), span: _ }) => {
@@ -687,7 +689,7 @@ fn literal_text(expr: &Expr) -> Option<String> {
     }
 }
 
-/// The texts of a literal, or of a list of literals.
+/// Returns the texts of a literal, or of a list of literals.
 fn literal_texts(expr: &Expr) -> Option<Vec<String>> {
     match expr {
         Expr::Array(array) => array.elem.iter().map(literal_text).collect(),

@@ -1,9 +1,9 @@
-//! What the parser does not read, in words that it reads.
+//! Rewrites of token sequences that the parser does not accept.
 //!
-//! `a ** b` is `a ^ b`; `FILTER (x > 1)` has a WHERE; `FROM ['a.csv', 'b.csv']` calls a table function;
-//! samples are written out ([`samples`]), as is what is left away of an ASOF JOIN; and `->` is an operator on JSON unless it stands in a
-//! function that takes functions, where it makes one. Tokens keep their places in the text, by which messages
-//! point at them.
+//! `a ** b` becomes `a ^ b`; `FILTER (x > 1)` gets its WHERE; `FROM ['a.csv', 'b.csv']` becomes a call of a
+//! table function. Samples are written in one form ([`samples`]), and an ASOF JOIN gets the clause that it
+//! omits. `->` is an operator on JSON, except within a function that takes lambdas, where it makes a lambda.
+//! Rewritten tokens keep their positions in the text, so that messages point at them.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer, Whitespace};
@@ -11,10 +11,10 @@ use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenize
 use super::samples;
 use crate::syntax::TidemillDialect;
 
-/// The table function that [`mended`] makes of a list of files.
+/// The table function that [`rewrite_tokens`] makes of a list of files.
 pub(super) const FILE_LIST_FUNCTION: &str = "tidemill_files";
 
-/// Functions that take functions: an arrow within their brackets makes one.
+/// Functions that take lambdas: an arrow within their parentheses makes a lambda.
 const LAMBDA_FUNCTIONS: [&str; 46] = [
     "array_any_match",
     "array_filter",
@@ -64,10 +64,10 @@ const LAMBDA_FUNCTIONS: [&str; 46] = [
     "transform_values",
 ];
 
-/// The same question in tokens that the parser reads.
+/// Returns the statement in tokens that the parser accepts.
 pub(super) fn rewrite_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut made: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
-    // The functions in whose brackets the token is; none for other brackets.
+    // The calls whose parentheses enclose the current token; `None` for parentheses that are not a call's.
     let mut calls: Vec<Option<String>> = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
     while let Some(TokenWithSpan { token, span }) = tokens.next() {
@@ -132,15 +132,15 @@ pub(super) fn rewrite_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     samples::normalize_samples(add_match_conditions(made))
 }
 
-/// `ASOF JOIN t ON …` and `ASOF LEFT JOIN t ON …` with the clause that the parser wants between the table and
-/// ON: `MATCH_CONDITION (TRUE)`, or FALSE for LEFT. ON has the comparison of times here.
+/// Adds the clause that the parser requires between the table and ON of `ASOF JOIN t ON …` and
+/// `ASOF LEFT JOIN t ON …`: `MATCH_CONDITION (TRUE)`, or FALSE for LEFT. The comparison of times stays in ON.
 fn add_match_conditions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| is_unquoted_word(Some(&token.token), "ASOF")) {
         return tokens;
     }
     let mut made: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 16);
     let mut depth = 0usize;
-    // Joins whose table is being read: how deep they are, and whether they are LEFT.
+    // Joins whose table is still being read: their nesting depth, and whether they are LEFT.
     let mut open: Vec<(usize, bool)> = Vec::new();
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
@@ -152,7 +152,7 @@ fn add_match_conditions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 open.retain(|(of, _)| *of <= depth);
             }
             word if is_unquoted_word(Some(word), "ASOF") => {
-                // The words of the join behind it, one of which may be before it.
+                // The join's keywords follow ASOF; LEFT may also precede it.
                 let mut is_left = false;
                 let mut next = at + 1;
                 let join = loop {
@@ -202,7 +202,7 @@ fn add_match_conditions(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     made
 }
 
-/// Puts a text's tokens in the place of some.
+/// Replaces a range of tokens by those of a text.
 pub(super) fn replace_tokens(
     tokens: &mut Vec<TokenWithSpan>,
     start: usize,
@@ -219,18 +219,18 @@ fn is_whitespace(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
 }
 
-/// The next token that is no space, and its place.
+/// Returns the next token that is no whitespace, and its index.
 pub(super) fn next_token(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, &Token)> {
     let found = tokens.iter().enumerate().skip(from).find(|(_, token)| !is_whitespace(token));
     found.map(|(at, token)| (at, &token.token))
 }
 
-/// The last token before a place that is no space.
+/// Returns the last token before an index that is no whitespace.
 pub(super) fn previous_token(tokens: &[TokenWithSpan], at: usize) -> Option<&Token> {
     tokens[..at].iter().rev().find(|token| !is_whitespace(token)).map(|token| &token.token)
 }
 
-/// Where the query ends that begins at a place.
+/// Returns the index at which the query that begins at `from` ends.
 pub(super) fn find_query_end(tokens: &[TokenWithSpan], from: usize) -> usize {
     let mut depth = 0usize;
     for (at, token) in tokens.iter().enumerate().skip(from) {
@@ -245,17 +245,18 @@ pub(super) fn find_query_end(tokens: &[TokenWithSpan], from: usize) -> usize {
     tokens.len()
 }
 
-/// An operator that the parser does not know, and so takes for one of the user's own.
+/// Returns a custom operator token, for an operator that the parser does not know.
 fn custom_operator(sign: &str) -> Token {
     Token::CustomBinaryOperator(sign.to_owned())
 }
 
-/// The last token that is no space.
+/// Returns the last token that is no whitespace.
 fn last_token(tokens: &[TokenWithSpan]) -> Option<&Token> {
     previous_token(tokens, tokens.len())
 }
 
-/// Whether a source stands behind `tokens`: behind JOIN, and FROM but for that of `IS DISTINCT FROM`.
+/// Returns true if a source follows `tokens`: after JOIN, and after FROM unless it belongs to
+/// `IS DISTINCT FROM`.
 fn expects_source(tokens: &[TokenWithSpan]) -> bool {
     let before = tokens.iter().rev().map(|token| &token.token);
     let mut before = before.filter(|token| !matches!(token, Token::Whitespace(_)));
@@ -264,14 +265,15 @@ fn expects_source(tokens: &[TokenWithSpan]) -> bool {
         || (is_unquoted_word(last, "FROM") && !is_unquoted_word(before.next(), "DISTINCT"))
 }
 
-/// Whether a bracket behind FILTER, the last of `tokens`, is that of a call's clause: `count(*) FILTER (`.
+/// Returns true if the parenthesis after FILTER, the last of `tokens`, opens a call's clause:
+/// `count(*) FILTER (`.
 fn is_filter_clause_of_call(tokens: &[TokenWithSpan]) -> bool {
     let before = tokens.iter().rev().map(|token| &token.token);
     let mut before = before.filter(|token| !matches!(token, Token::Whitespace(_)));
     before.nth(2) == Some(&Token::RParen)
 }
 
-/// Whether what ends in `tokens` may be the parameters of a function: `(x, y)`, or a word behind a comma.
+/// Returns true if `tokens` may end with the parameters of a lambda: `(x, y)`, or a word after a comma.
 fn ends_with_lambda_parameters(tokens: &[TokenWithSpan]) -> bool {
     let before = tokens.iter().rev().map(|token| &token.token);
     let mut before = before.filter(|token| !matches!(token, Token::Whitespace(_)));
@@ -282,7 +284,7 @@ fn ends_with_lambda_parameters(tokens: &[TokenWithSpan]) -> bool {
     }
 }
 
-/// Returns whether a value may end in a token.
+/// Returns true if a value may end with a token.
 pub(super) fn can_end_value(token: Option<&Token>) -> bool {
     match token {
         Some(Token::Word(word)) => word.keyword == Keyword::NoKeyword || word.quote_style.is_some(),
@@ -296,7 +298,7 @@ pub(super) fn is_unquoted_word(token: Option<&Token>, expected: &str) -> bool {
         if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(expected))
 }
 
-/// A word, with spaces around it.
+/// Returns a keyword with whitespace around it.
 fn spaced_keyword(word: &str, span: Span) -> [TokenWithSpan; 3] {
     let space = || TokenWithSpan { token: Token::Whitespace(Whitespace::Space), span };
     let word = TokenWithSpan { token: Token::make_keyword(word), span };

@@ -1,4 +1,4 @@
-//! Types of other databases, by the names that they have here.
+//! Translation of other databases' type names.
 
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Expr, Ident, StructField,
@@ -6,12 +6,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 use tidemill_base::hex::encode_hex;
 
-/// Returns whether it is a decimal type.
+/// Returns true for a decimal type.
 pub(super) fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_))
 }
 
-/// Returns the name that a type of another database has here.
+/// Returns Tidemill's name of another database's type; `None` if the name is the same.
 pub(super) fn translate_type(of: &DataType) -> Option<DataType> {
     use DataType::*;
     let decimal = || Decimal(ExactNumberInfo::PrecisionAndScale(38, 0));
@@ -105,16 +105,16 @@ pub(super) fn translate_type(of: &DataType) -> Option<DataType> {
     })
 }
 
-/// The name of a struct's field in quotes, if the planner would make its letters small without them: a field is found by its
-/// name, and a text or JSON has it as it is written.
+/// Returns the name of a struct's field in quotes, if the planner would fold an unquoted name to lower case.
+/// A field is found by its name, and texts and JSON show the name as the user wrote it.
 fn quoted_field_name(field: &StructField) -> Option<Ident> {
     let name = field.field_name.as_ref()?;
     let is_changed = name.quote_style.is_none() && name.value.to_lowercase() != name.value;
     is_changed.then(|| Ident { quote_style: Some('"'), ..name.clone() })
 }
 
-/// The bytes that a literal is when it is cast: `'\x00ff'::bytea` are two in PostgreSQL, whose `\x` says that digits
-/// follow, and `'\x00ff'::BLOB` three in DuckDB, whose `\x` is of one byte.
+/// Returns the bytes of a literal that is cast. `'\x00ff'::bytea` are two bytes in PostgreSQL, where `\x`
+/// introduces all digits, and `'\x00ff'::BLOB` three bytes in DuckDB, where `\x` introduces one byte.
 pub(super) fn bytes_literal(expr: &Expr, of: &DataType) -> Option<Expr> {
     let Expr::Value(value) = expr else { return None };
     let Value::SingleQuotedString(text) = &value.value else { return None };
@@ -149,7 +149,7 @@ pub(super) fn bytes_literal(expr: &Expr, of: &DataType) -> Option<Expr> {
     Some(Expr::value(Value::HexStringLiteral(digits)))
 }
 
-/// How many characters a text keeps that is cast to a type.
+/// Returns the maximum number of characters of a text type, to which a cast truncates.
 pub(super) fn character_limit(of: &DataType) -> Option<u64> {
     use DataType::*;
     match of {

@@ -1,4 +1,4 @@
-//! `VALUES` rows with subqueries, as branches of a `UNION ALL`.
+//! Translation of `VALUES` rows with subqueries into branches of a `UNION ALL`.
 //!
 //! ```sql
 //! VALUES (1, (SELECT max(x) FROM t)), (2, 3)
@@ -17,7 +17,7 @@ use tidemill_planning::walk_expr;
 
 use super::parse_query;
 
-/// Rewrites the `VALUES` of a query's body whose rows have subqueries.
+/// Translates the `VALUES` of a query's body whose rows have subqueries.
 ///
 /// # Errors
 /// [`Error::Internal`] only.
@@ -35,7 +35,7 @@ pub(super) fn translate_values(body: &mut SetExpr) -> Result<()> {
     }
 }
 
-/// Returns whether a value of a row is, or holds, a subquery.
+/// Returns true if a row contains a subquery.
 fn has_subquery(row: &[Expr]) -> bool {
     struct SubqueryFinder;
 
@@ -50,7 +50,7 @@ fn has_subquery(row: &[Expr]) -> bool {
     row.iter().any(|value| walk_expr(value, &mut SubqueryFinder))
 }
 
-/// Returns a SELECT for each row with a subquery, and the rows between as `VALUES`.
+/// Returns a SELECT for each row with a subquery, and `VALUES` for the rows between.
 fn union_branches(values: &Values) -> Result<Vec<SetExpr>> {
     let mut branches = Vec::new();
     for rows in values
@@ -78,7 +78,7 @@ fn select_from_row(row: &[Expr]) -> Result<SetExpr> {
     Ok(*body)
 }
 
-/// Returns the `UNION ALL` of branches as a balanced tree: a chain would be as deep as the rows are many.
+/// Returns the `UNION ALL` of branches as a balanced tree: a chain would be as deep as the number of rows.
 fn balanced_union(mut branches: Vec<SetExpr>) -> Result<SetExpr> {
     if branches.len() > 1 {
         let right = balanced_union(branches.split_off(branches.len() / 2))?;

@@ -1,12 +1,13 @@
-//! The columns that are not sorted by, as bytes of their row.
+//! The byte format of a sorted row's payload: the columns that are not sort keys.
 //!
 //! ```text
-//!  row   [a bit for each column: null?][values of one size, each at its place][length, bytes]…[arrow_row of the others]
+//!  row   [null bit for each column][fixed-width values at fixed offsets][length, bytes]…[arrow_row of the others]
 //! ```
 //!
-//! Text that comes with codes gets codes of the sort's own, as long as its values are few, and comes out with codes; what
-//! has none of these follows as other text does. Values of one size lie as Arrow has them, whatever is there where one is null. Text and bytes come behind, a LEB128 number and
-//! so many bytes, nothing where one is null. Lists, structs, maps and what else there is are rows of Arrow's.
+//! A dictionary column of text gets codes of the sort's own, as long as its distinct values are few, and is decoded
+//! to a dictionary column. A value without a code is stored like other text. Fixed-width values have Arrow's
+//! representation; the bytes of a null are arbitrary. Text and bytes follow as a LEB128 length and the bytes, and
+//! take nothing for a null. Lists, structs, maps and all other types are stored as rows of Arrow's row format.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,42 +27,42 @@ use tidemill_base::error::Error;
 
 use crate::error_translation::into_datafusion_error;
 
-/// How a column's values lie in a row.
+/// The encoding of a column's values in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PayloadEncoding {
-    /// There is none.
+    /// No value: the column has the type NULL.
     Null,
-    /// A byte at its place.
+    /// One byte at an offset.
     BooleanByte(usize),
-    /// So many bytes at its place.
+    /// `width` bytes at an offset.
     FixedWidth { offset: usize, width: usize },
-    /// A code at its place; without one, behind what has a place.
+    /// A code at an offset; a value without a code follows the fixed-width part.
     DictionaryCode { offset: usize, dictionary_index: usize },
-    /// Behind what has a place.
+    /// Length and bytes after the fixed-width part.
     VariableLength,
-    /// Behind all others, together.
+    /// Part of one Arrow row at the end.
     Nested,
 }
 
-/// How the rows of some columns lie in bytes.
+/// Encodes and decodes the payload columns of rows.
 pub(super) struct PayloadCodec {
     types: Vec<DataType>,
     encodings: Vec<PayloadEncoding>,
-    /// Bits and values of one size.
+    /// Size of the null bits and the fixed-width values.
     fixed_part_bytes: usize,
     nested: Option<RowConverter>,
-    /// Of each column that has codes.
+    /// The dictionary of each dictionary column.
     dictionaries: Vec<Mutex<SortDictionary>>,
 }
 
-/// So many values of a column have codes, of so many bytes together.
+/// Limits of a column's dictionary: number of values and their total bytes.
 const DICTIONARY_VALUES_MAX: usize = 1 << 16;
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 
-/// The code of a value that has none.
+/// The code that marks a value outside of the dictionary.
 const NO_CODE: u32 = u32::MAX;
 
-/// Values that have codes, in all inputs the same.
+/// The values of a dictionary column with their codes, which all inputs of the sort share.
 #[derive(Default)]
 struct SortDictionary {
     codes_by_value: HashMap<Arc<[u8]>, u32>,
@@ -87,16 +88,16 @@ impl SortDictionary {
     }
 }
 
-/// The rows of a batch.
+/// The encoded payloads of a batch; the buffers are reused.
 #[derive(Default)]
 pub(super) struct EncodedPayloads {
     bytes: Vec<u8>,
-    /// Where each row begins, and the last one ends.
+    /// Offset of each row in `bytes`, followed by the end of the last row.
     row_starts: Vec<usize>,
     cursors: Vec<usize>,
-    /// Of each column that has codes those of the rows.
+    /// For each dictionary column the codes of the rows.
     codes: Vec<Vec<u32>>,
-    /// The same of the values that it came with, which the next batch may share.
+    /// For each dictionary column the batch's own dictionary with the sort's codes; the next batch may share it.
     batch_codes: Vec<Option<(ArrayRef, Vec<u32>)>>,
 }
 
@@ -154,7 +155,7 @@ impl PayloadCodec {
         })
     }
 
-    /// The rows of some columns of these types.
+    /// Encodes the rows of payload columns.
     pub(super) fn encode(
         &self,
         columns: &[ArrayRef],
@@ -169,7 +170,7 @@ impl PayloadCodec {
             converter.convert_columns(&columns.collect::<Vec<_>>())
         });
         let nested = nested.transpose()?;
-        // How long each row is, and with that where it begins.
+        // The length of each row, and from the lengths the row's start.
         starts.clear();
         starts.resize(rows + 1, self.fixed_part_bytes);
         for (column, _) in of_kind(PayloadEncoding::VariableLength) {
@@ -243,7 +244,7 @@ impl PayloadCodec {
         Ok(())
     }
 
-    /// The codes of a column's rows; of nulls any.
+    /// Finds the codes of a column's rows; the code of a null is arbitrary.
     fn assign_codes(
         &self,
         nth: usize,
@@ -251,7 +252,7 @@ impl PayloadCodec {
         own: &mut Option<(ArrayRef, Vec<u32>)>,
         into: &mut Vec<u32>,
     ) -> PlanResult<()> {
-        /// Not looked up yet.
+        /// Marks a value that is not looked up yet.
         const CODE_NOT_LOOKED_UP: u32 = u32::MAX - 1;
         let theirs = column.as_any_dictionary();
         let values = theirs.values();
@@ -280,7 +281,7 @@ impl PayloadCodec {
         Ok(())
     }
 
-    /// The rows' values of a column with codes, as the column is.
+    /// Decodes the rows' values of a dictionary column to its type.
     fn decode_dictionary_column(
         &self,
         nth: usize,
@@ -293,7 +294,7 @@ impl PayloadCodec {
         let DataType::Dictionary(keys, plain) = of else { return Err(corrupt_row_error()) };
         let known = self.dictionaries[nth].lock();
         let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
-        // Of each code where it is among the values of these rows.
+        // For each code its index among the distinct values of these rows.
         let mut places = vec![NO_CODE; known.values.len()];
         let mut values: Vec<&[u8]> = Vec::new();
         let mut codes: Vec<u32> = Vec::with_capacity(rows.len());
@@ -333,7 +334,7 @@ impl PayloadCodec {
         })
     }
 
-    /// The columns of some rows.
+    /// Decodes rows to columns.
     pub(super) fn decode(&self, rows: &[&[u8]]) -> PlanResult<Vec<ArrayRef>> {
         if rows.iter().any(|row| row.len() < self.fixed_part_bytes) {
             return Err(corrupt_row_error());
@@ -344,7 +345,7 @@ impl PayloadCodec {
             let nulls = decode_null_bits(rows, index);
             columns.push(match *kind {
                 PayloadEncoding::Null => Arc::new(NullArray::new(rows.len())) as ArrayRef,
-                // They come behind all others.
+                // Replaced below: nested values follow all others.
                 PayloadEncoding::Nested => Arc::new(NullArray::new(0)),
                 PayloadEncoding::BooleanByte(at) => {
                     let values = BooleanBuffer::collect_bool(rows.len(), |row| rows[row][at] != 0);
@@ -403,7 +404,7 @@ fn is_text_or_bytes(of: &DataType) -> bool {
     )
 }
 
-/// Calls `take` with each row's bytes, but not of nulls.
+/// Calls `take` with the bytes of each row that is not null.
 fn for_each_value_bytes(column: &ArrayRef, take: &mut dyn FnMut(usize, &[u8])) -> PlanResult<()> {
     macro_rules! each {
         ($array:expr) => {{
@@ -427,7 +428,7 @@ fn for_each_value_bytes(column: &ArrayRef, take: &mut dyn FnMut(usize, &[u8])) -
             let codes = column.as_any_dictionary();
             let values = codes.values();
             if values.is_empty() {
-                // All are null.
+                // All values are null.
                 return Ok(());
             }
             let value_at = value_bytes_fn(values)?;
@@ -442,7 +443,7 @@ fn for_each_value_bytes(column: &ArrayRef, take: &mut dyn FnMut(usize, &[u8])) -
     Ok(())
 }
 
-/// What gives the bytes of a value.
+/// Returns a function that returns the bytes of the value at an index.
 fn value_bytes_fn<'a>(values: &'a ArrayRef) -> PlanResult<Box<dyn Fn(usize) -> &'a [u8] + 'a>> {
     macro_rules! at {
         ($array:expr) => {{
@@ -465,7 +466,7 @@ fn unsupported_type_error(of: &DataType) -> datafusion::error::DataFusionError {
     into_datafusion_error(Error::Internal(format!("{of} is no text and no bytes")))
 }
 
-/// Copies values of one size to their rows.
+/// Copies fixed-width values to their rows.
 fn copy_fixed_width_values(
     values: &[u8],
     width: usize,
@@ -495,7 +496,7 @@ fn copy_fixed_width_values(
     }
 }
 
-/// The values of one size of some rows, one behind another.
+/// Collects the fixed-width values at an offset of rows.
 fn collect_fixed_width_values(rows: &[&[u8]], at: usize, width: usize) -> Buffer {
     fn of<const N: usize>(rows: &[&[u8]], at: usize, into: &mut MutableBuffer) {
         for row in rows {
@@ -523,7 +524,7 @@ fn decode_null_bits(rows: &[&[u8]], index: usize) -> Option<NullBuffer> {
     })
 }
 
-/// Takes a value's bytes off each row that has one.
+/// Reads a value off the front of each row that is not null.
 fn decode_variable_length_column<'a>(
     of: &DataType,
     rows: &mut [&'a [u8]],
@@ -542,13 +543,13 @@ fn decode_variable_length_column<'a>(
     build_bytes_array(of, &values, nulls)
 }
 
-/// A value's bytes, and what follows them.
+/// Splits a row into a value's bytes and the remainder.
 fn split_value_bytes(row: &[u8]) -> PlanResult<(&[u8], &[u8])> {
     let (length, rest) = read_leb128(row).ok_or_else(corrupt_row_error)?;
     rest.split_at_checked(length).ok_or_else(corrupt_row_error)
 }
 
-/// A column of these values.
+/// Builds a column of text or bytes.
 fn build_bytes_array(
     of: &DataType,
     values: &[&[u8]],
@@ -580,7 +581,7 @@ fn build_bytes_array(
     })
 }
 
-/// Calls `take` with the bytes of each row that has a value and no code.
+/// Calls `take` with the bytes of each row that has a value without a code.
 fn for_each_uncoded_value(
     column: &ArrayRef,
     codes: &[u32],
@@ -596,7 +597,7 @@ fn for_each_uncoded_value(
     }
 }
 
-/// Writes a value's bytes behind their length.
+/// Writes a value's length and bytes.
 fn write_value_bytes(value: &[u8], cursor: &mut usize, into: &mut [u8]) {
     *cursor = write_leb128(value.len(), *cursor, into);
     into[*cursor..*cursor + value.len()].copy_from_slice(value);
@@ -625,12 +626,12 @@ fn concat_value_bytes<O: OffsetSizeTrait>(
     Ok((OffsetBuffer::from_lengths(values.iter().map(|value| value.len())), bytes.into()))
 }
 
-/// How many bytes a length takes as a LEB128 number.
+/// Returns the number of bytes of a length in LEB128.
 fn leb128_length(number: usize) -> usize {
     1 + number.max(1).ilog2() as usize / 7
 }
 
-/// Writes a length; where what follows is to be.
+/// Writes a length in LEB128 and returns the position after it.
 fn write_leb128(mut number: usize, mut at: usize, into: &mut [u8]) -> usize {
     while number >= 0x80 {
         into[at] = (number & 0x7f) as u8 | 0x80;
@@ -641,7 +642,7 @@ fn write_leb128(mut number: usize, mut at: usize, into: &mut [u8]) -> usize {
     at + 1
 }
 
-/// A length, and what follows it.
+/// Reads a length in LEB128 and returns it with the remaining bytes.
 fn read_leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (&first, mut rest) = bytes.split_first()?;
     let mut number = usize::from(first & 0x7f);

@@ -17,7 +17,7 @@ use tidemill_base::error::Result;
 use crate::IntoTidemillError;
 use crate::session::{self, SessionExtensions};
 
-/// A batch of columns of all kinds: whether a value is null, and which it is, comes from the numbers.
+/// Returns a batch with columns of all kinds, whose values and nulls derive from the numbers.
 fn batch(numbers: &[(u8, i64)]) -> RecordBatch {
     let some = |index: usize| {
         let of = move |(kind, number): &(u8, i64)| {
@@ -111,7 +111,7 @@ fn shown(batch: &RecordBatch) -> Vec<String> {
     (0..batch.num_rows()).map(|at| row(at).join("|")).collect()
 }
 
-/// The values as SQL compares them: −0.0 equals 0.0, and all NaNs are one.
+/// Normalizes values as SQL compares them: −0.0 equals 0.0, and all NaNs are equal.
 fn comparable(values: &ArrayRef) -> ArrayRef {
     let Some(floats) = values.as_primitive_opt::<Float64Type>() else { return Arc::clone(values) };
     let settled = |float: f64| match float {
@@ -121,7 +121,7 @@ fn comparable(values: &ArrayRef) -> ArrayRef {
     Arc::new(floats.unary::<_, Float64Type>(settled))
 }
 
-/// The rows in their order, by a sort that keeps ties as they are.
+/// Returns the rows in order, by a stable sort.
 fn model(batch: &RecordBatch, order: &[(usize, SortOptions)]) -> Vec<usize> {
     let comparators: Vec<_> = order
         .iter()
@@ -141,7 +141,7 @@ fn model(batch: &RecordBatch, order: &[(usize, SortOptions)]) -> Vec<usize> {
     rows
 }
 
-/// Columns that DataFusion compares as the model does.
+/// Columns that DataFusion compares like the model.
 const SORTABLE: [&str; 8] = ["small", "text", "view", "float", "codes", "flag", "bytes", "row"];
 
 proptest! {
@@ -179,7 +179,7 @@ proptest! {
         let found = sorted(vec![parts.clone()], &words, memory, &settings).unwrap();
         let found: Vec<String> = found.iter().flat_map(shown).collect();
         prop_assert!(found.iter().map(String::as_str).eq(expected.iter().copied()), "ORDER BY {}", words);
-        // Several inputs are several tasks, and ties are theirs in turn.
+        // Each of several inputs is a task, and ties come in the order of tasks.
         let found = sorted(parts.into_iter().map(|part| vec![part]).collect(), &words, memory, &settings);
         let found = found.unwrap();
         let whole = concat_batches(&found[0].schema(), &found).unwrap();
@@ -192,7 +192,7 @@ proptest! {
     }
 }
 
-/// Types come back as they were, and what has codes has them again.
+/// Column types are preserved, dictionaries included.
 #[test]
 fn columns_keep_their_types() {
     let all = batch(&[(0, 5), (255, 3), (7, -9)]);
@@ -204,7 +204,7 @@ fn columns_keep_their_types() {
     assert_eq!(types(&found[0].schema()), types(&all.schema()));
 }
 
-/// A row that is larger than the sorter takes, and one whose key is.
+/// Tests a row that is larger than the sorter accepts, and one whose key is.
 #[test]
 fn oversized_payloads_are_spilled_and_oversized_keys_refused() {
     let long = |letter: char, bytes: usize| letter.to_string().repeat(bytes);
@@ -242,7 +242,7 @@ fn cancelled_run_interrupts_its_sorts() {
     assert!(matches!(error, tidemill_base::error::Error::Interrupted), "{error}");
 }
 
-/// A folder that is not there is told when it is needed, and not before.
+/// A missing folder is reported when the sort spills, and not before.
 #[test]
 fn missing_spill_folder_is_named_only_when_needed() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Folders, and a space in them.
+/// Returns new folders and a spill space in them.
 fn space_in(count: usize) -> (Vec<TempDir>, SpillSpace) {
     let folders: Vec<TempDir> = (0..count).map(|_| tempfile::tempdir().unwrap()).collect();
     let paths: Vec<PathBuf> = folders.iter().map(|folder| folder.path().into()).collect();
@@ -13,12 +13,12 @@ fn space_in(count: usize) -> (Vec<TempDir>, SpillSpace) {
     (folders, space)
 }
 
-/// A folder of a space.
+/// Returns the injected fault of a folder.
 fn fault(space: &SpillSpace, folder: usize) -> &fault::InjectedWriteFault {
     &space.inner.folders[folder].fault
 }
 
-/// A spill of these bytes.
+/// Writes a spill of these bytes.
 fn write_spill(space: &SpillSpace, bytes: &[u8]) -> io::Result<SpilledData> {
     let spill = space.create_spill();
     let mut writer = spill.writer();
@@ -113,7 +113,7 @@ fn any_number_of_spills_takes_one_open_file() {
     }
     let readers: Vec<SpillReader> = spills.iter().map(SpilledData::reader).collect();
     let open = std::fs::read_dir("/proc/self/fd").unwrap();
-    // A descriptor of another test may be gone by the time it is looked at.
+    // A descriptor of another test may be closed by the time its link is read.
     let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     assert_eq!(targets.filter(|target| target.starts_with(folder.path())).count(), 1);
     assert_eq!(readers.len(), 100);
@@ -138,7 +138,7 @@ fn blocks_alternate_between_folders() {
     let spill = write_spill(&space, &bytes).unwrap();
     assert_eq!(space.block_counts(), [(3, 0), (3, 0), (2, 0)]);
     assert!(read_spill(&spill) == bytes);
-    // Many small ones do so, too.
+    // Many small spills alternate, too.
     let small: Vec<SpilledData> = (0..6).map(|_| write_spill(&space, b"some").unwrap()).collect();
     assert_eq!(space.block_counts(), [(5, 0), (5, 0), (4, 0)]);
     drop((spill, small));
@@ -153,7 +153,7 @@ fn full_folder_is_skipped_from_refused_byte_on() {
     for kind in
         [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge]
     {
-        // In the middle of a block, between two, and before the first.
+        // Full in the middle of a block, between two blocks, and before the first.
         for room in [BLOCK_BYTES + 1000, BLOCK_BYTES, 0] {
             let (_folders, space) = space_in(2);
             fault(&space, 0).refuse_from(room, kind);
@@ -165,7 +165,7 @@ fn full_folder_is_skipped_from_refused_byte_on() {
             assert!(middle == bytes[BLOCK_BYTES as usize - 3..][..middle.len()], "{kind} {room}");
             let counts = space.block_counts();
             assert!(counts[0].0 <= 2 && counts[1].0 >= 8, "{kind} {room}: {counts:?}");
-            // Whatever room it has again: another has some.
+            // The folder has room again, but stays skipped because another has room.
             fault(&space, 0).clear();
             let more = write_spill(&space, &bytes).unwrap();
             assert_eq!(space.block_counts()[0], counts[0], "{kind} {room}");
@@ -184,11 +184,11 @@ fn free_blocks_in_full_folders_are_used_once_all_are_full() {
     let mut spills: Vec<SpilledData> =
         (0..5).map(|_| write_spill(&space, &bytes).unwrap()).collect();
     assert!(write_spill(&space, &bytes).is_err());
-    // The first was in the first folder.
+    // The first spill was in the first folder.
     spills.remove(0);
     spills.push(write_spill(&space, &bytes).unwrap());
     assert!(write_spill(&space, &bytes).is_err());
-    // Somebody has made room elsewhere.
+    // Another folder gets room.
     fault(&space, 1).clear();
     spills.push(write_spill(&space, &bytes).unwrap());
     assert!(spills.iter().all(|spill| read_spill(spill) == bytes));
@@ -258,14 +258,14 @@ fn unusable_spill_folder_is_reported_in_advance() {
     }
 }
 
-/// What is done with one of some spills.
+/// An action on one of several spills or folders.
 #[derive(Debug, Clone)]
 enum SpillAction {
-    /// So many bytes are written, in one call.
+    /// Writes a number of bytes in one call.
     Write(usize, usize),
-    /// It is given up, and another begun.
+    /// Drops a spill and begins another.
     Replace(usize),
-    /// A folder takes nothing beyond so many bytes of its file.
+    /// Makes a folder refuse bytes of its file from an offset on.
     Refuse(usize, u64),
     Mend(usize),
 }
@@ -285,8 +285,8 @@ const SPILLS: usize = 3;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the folders, and whichever of them is full when: what is read is what was written. Where
-    /// none has room, that is the error, and what was written before is still there.
+    /// Reads return the written bytes for any number of folders, whichever of them is full and when. If none has
+    /// room, the write fails, and the bytes written before remain readable.
     #[test]
     fn spills_return_written_bytes_whichever_folder_is_full(
         folders in 1..4_usize,

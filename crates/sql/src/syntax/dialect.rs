@@ -1,5 +1,5 @@
-//! The SQL that is spoken: that of DataFusion's parser, but for what it reads as something else than is
-//! written.
+//! The SQL dialect of Tidemill's parser: that of DataFusion's parser, with corrections where it misreads
+//! text.
 
 use std::any::TypeId;
 
@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-/// DataFusion's default, `GenericDialect`, mended. What that one takes is listed at the end, and is to be
-/// kept in step with it when the parser changes.
+/// DataFusion's default, `GenericDialect`, with corrections. The list at the end repeats the features of
+/// `GenericDialect`, and must be kept in step with it when the parser changes.
 #[derive(Debug)]
 pub struct TidemillDialect;
 
@@ -35,12 +35,12 @@ impl Dialect for TidemillDialect {
         GenericDialect.is_identifier_part(ch)
     }
 
-    /// `1_000` is a number, and not 1 in a column `_000`.
+    /// Reads `1_000` as a number, not as 1 with the alias `_000`.
     fn supports_numeric_literal_underscores(&self) -> bool {
         true
     }
 
-    /// `list_filter(l, x -> x > 1)`; where no function is taken, `->` is an operator
+    /// Reads `list_filter(l, x -> x > 1)` with a lambda; where no lambda is taken, `->` is an operator
     /// ([`dialects`](crate::dialects)).
     fn supports_lambda_functions(&self) -> bool {
         true
@@ -50,8 +50,8 @@ impl Dialect for TidemillDialect {
         true
     }
 
-    /// `a -> 'b' = 'c'` compares what is found, and `'b' || a ->> 'c'` puts text before it: what looks into JSON
-    /// binds more tightly than all that calculates.
+    /// Gives JSON access operators a higher precedence than arithmetic: `a -> 'b' = 'c'` compares the
+    /// accessed value, and `'b' || a ->> 'c'` puts text before it.
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
         let into_json = match &parser.peek_token_ref().token {
             Token::CustomBinaryOperator(sign) => sign == "->" || sign == "->>",
@@ -61,7 +61,7 @@ impl Dialect for TidemillDialect {
         into_json.then(|| Ok(self.prec_value(Precedence::AtTz)))
     }
 
-    /// `a IS DISTINCT FROM b AND c` is of `b`, and not of `b AND c`.
+    /// Parses `a IS DISTINCT FROM b AND c` as a comparison with `b`, not with `b AND c`.
     fn parse_infix(
         &self,
         parser: &mut Parser<'_>,

@@ -1,4 +1,4 @@
-//! Which expressions are honoured.
+//! Checks of expressions.
 
 use std::str::FromStr;
 
@@ -22,7 +22,7 @@ impl SyntaxChecker<'_> {
         exprs.into_iter().try_for_each(|expr| self.check_expr(expr, place))
     }
 
-    /// Looks at an expression; its subqueries are places of their own.
+    /// Checks an expression; its subqueries are checked in contexts of their own.
     pub(super) fn check_expr(&self, expr: &Expr, place: ClauseContext) -> Result<()> {
         match expr {
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => Ok(()),
@@ -136,7 +136,7 @@ impl SyntaxChecker<'_> {
                     "a zone is a text in single quotes: AT TIME ZONE 'Europe/Berlin'",
                 ),
             },
-            // `date_part` knows fields, and refuses others by name.
+            // `date_part` knows the fields, and refuses others by name.
             Expr::Extract { field: _, syntax: _, expr } => self.check_expr(expr, place),
             Expr::Ceil { expr: of, field } | Expr::Floor { expr: of, field } => match field {
                 CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) => {
@@ -198,7 +198,7 @@ impl SyntaxChecker<'_> {
             Expr::Map(Map { entries }) => entries.iter().try_for_each(|MapEntry { key, value }| {
                 self.check_exprs([key.as_ref(), value], place)
             }),
-            // `ARRAY[…]` and `[…]` are one.
+            // `ARRAY[…]` and `[…]` mean the same.
             Expr::Array(Array { elem, named: _ }) => self.check_exprs(elem, place),
             Expr::Interval(interval) => self.check_interval(interval, place),
             Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_) => {
@@ -239,7 +239,7 @@ impl SyntaxChecker<'_> {
         }
     }
 
-    /// A chain of operators, which is as deep as it is long, without a call for each.
+    /// Checks a chain of operators, which is as deep as it is long, without recursion.
     fn check_operator_chain(&self, expr: &Expr, place: ClauseContext) -> Result<()> {
         let mut rest = vec![expr];
         while let Some(expr) = rest.pop() {
@@ -341,7 +341,7 @@ impl SyntaxChecker<'_> {
         }
     }
 
-    /// What a window is over. Its rows may be of groups, but of no other window.
+    /// Checks the specification of a window. It may contain aggregates, but no other window.
     pub(super) fn check_window(&self, window: &WindowSpec) -> Result<()> {
         let WindowSpec { window_name, partition_by, order_by, window_frame } = window;
         if let Some(name) = window_name {
@@ -391,7 +391,7 @@ fn check_unary_operator(op: &UnaryOperator) -> Result<()> {
     }
 }
 
-/// How what JSON holds is reached.
+/// Hint for access to fields of JSON.
 const JSON_FIELD_HINT: &str = "fields of JSON are named with dots: a.b, a['b']; --promote makes columns of JSON in a \
                       string; a function stands where one is taken: array_filter(list, x -> x > 1)";
 
@@ -425,15 +425,15 @@ fn check_binary_operator(op: &BinaryOperator) -> Result<()> {
         | BinaryOperator::PGILikeMatch
         | BinaryOperator::PGNotLikeMatch
         | BinaryOperator::PGNotILikeMatch
-        // Lists that hold one another.
+        // Containment of lists.
         | BinaryOperator::AtArrow
         | BinaryOperator::ArrowAt => Ok(()),
-        // What some take for the power is the exclusive or of bits to others.
+        // Some databases read these as a power, others as exclusive or of bits.
         BinaryOperator::BitwiseXor | BinaryOperator::PGBitwiseXor | BinaryOperator::PGExp => refuse_clause(
             op,
             "write power(a, b); the exclusive or of bits is (a | b) - (a & b)",
         ),
-        // The planner would take it for the exclusive or of bits.
+        // The planner would read it as the exclusive or of bits.
         BinaryOperator::Xor => refuse_clause(op, "write a <> b of two booleans"),
         BinaryOperator::MyIntegerDivide => refuse_clause(op, "a // b divides without a rest"),
         BinaryOperator::Match | BinaryOperator::Regexp => refuse_clause(op, REGEX_HINT),

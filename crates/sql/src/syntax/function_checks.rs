@@ -1,6 +1,6 @@
-//! What functions take besides their arguments: `DISTINCT`, `ORDER BY`, `FILTER`, `OVER`.
+//! Checks of function calls: `DISTINCT`, `ORDER BY`, `FILTER`, `OVER` and other clauses beside the arguments.
 //!
-//! The planner hands these to aggregates and windows, and forgets them of all other functions.
+//! The planner passes these clauses to aggregates and windows, and drops them for all other functions.
 
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::sql::sqlparser::ast::{
@@ -14,19 +14,18 @@ use super::{ClauseContext, INLINE_WINDOW_HINT, SyntaxChecker, refuse_clause};
 use crate::datafusion_names::{aggregates, windows};
 use crate::unknown_functions::{self, function_alternative};
 
-/// What a name calls.
+/// The kind of function that a name calls.
 enum CalledFunctionKind<'a> {
     Scalar,
-    /// A function of lists, which takes functions.
+    /// A list function that takes lambdas.
     HigherOrder,
     Aggregate(&'a AggregateUDF),
     Window,
-    /// The planner says so, with the nearest name.
+    /// An unknown function; the planner reports it, with the nearest name.
     Unknown,
 }
 
-/// The aggregates that tell different values apart; of `min` and the like, one value is as good
-/// as two.
+/// The aggregates that support DISTINCT. For `min` and the like, one value counts as much as two equal ones.
 const DISTINCT_AGGREGATES: [&str; 22] = [
     aggregates::COUNT,
     aggregates::SUM,
@@ -52,7 +51,7 @@ const DISTINCT_AGGREGATES: [&str; 22] = [
     aggregates::ANY_VALUE,
 ];
 
-/// The aggregates of which an order makes a difference; others fail of one, or forget it.
+/// The aggregates that depend on an order; others fail with an ORDER BY, or ignore it.
 const ORDERED_AGGREGATES: [&str; 5] = [
     aggregates::ARRAY_AGG,
     aggregates::STRING_AGG,
@@ -61,7 +60,7 @@ const ORDERED_AGGREGATES: [&str; 5] = [
     aggregates::NTH_VALUE,
 ];
 
-/// The windows that can pass over nulls.
+/// The window functions that can ignore nulls.
 const IGNORE_NULLS_WINDOWS: [&str; 5] =
     [windows::LAG, windows::LEAD, windows::FIRST_VALUE, windows::LAST_VALUE, windows::NTH_VALUE];
 
@@ -165,7 +164,7 @@ impl SyntaxChecker<'_> {
         }
         let called = self.function_kind(&name);
         let is_window = over.is_some();
-        // What it takes besides its arguments.
+        // The clauses beside the arguments.
         let beside = [
             (is_distinct, "DISTINCT"),
             (!order_by.is_empty(), "ORDER BY"),
@@ -216,7 +215,7 @@ impl SyntaxChecker<'_> {
                         );
                     }
                 }
-                // The planner puts the ORDER BY in the place of the first argument.
+                // The planner puts the ORDER BY in place of the first argument.
                 if let ([FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), _, ..], [order]) =
                     (args.as_slice(), order_by)
                     && takes_within_group(aggregate)
@@ -260,7 +259,7 @@ impl SyntaxChecker<'_> {
         let inner = match (is_window, is_aggregate) {
             (true, _) => ClauseContext::group_clause("a window function"),
             (false, true) => ClauseContext::row_clause("an aggregate function"),
-            // Windows with names are found wherever they stand in the list.
+            // Named windows are found anywhere in the select list.
             (false, false) => place,
         };
         args.iter()
@@ -290,7 +289,7 @@ impl SyntaxChecker<'_> {
     ) -> Result<()> {
         let arg = match arg {
             FunctionArg::Unnamed(arg) => arg,
-            // The planner puts named arguments into the order of the function's own names.
+            // The planner sorts named arguments into the order of the function's own names.
             FunctionArg::Named { name: _, arg, operator: _ }
             | FunctionArg::ExprNamed { name: Expr::Identifier(_), arg, operator: _ }
                 if !matches!(called, CalledFunctionKind::HigherOrder)
@@ -343,7 +342,7 @@ impl SyntaxChecker<'_> {
     }
 }
 
-/// Whether an aggregate's value may stand in `WITHIN GROUP (ORDER BY value)`.
+/// Returns true if an aggregate's value may stand in `WITHIN GROUP (ORDER BY value)`.
 fn takes_within_group(aggregate: &AggregateUDF) -> bool {
     aggregate.supports_within_group_clause()
         || matches!(
@@ -352,7 +351,7 @@ fn takes_within_group(aggregate: &AggregateUDF) -> bool {
         )
 }
 
-/// An aggregate or a window where there is none to be.
+/// Returns the error for an aggregate or window function in a clause that does not allow it.
 fn misplaced_call_error(name: &str, is_window: bool, place: ClauseContext) -> Error {
     let what = if is_window { "the window function" } else { "the aggregate function" };
     let message = format!("{what} `{name}` cannot stand in {}", place.clause_name);

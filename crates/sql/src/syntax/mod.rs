@@ -1,17 +1,17 @@
-//! Which SQL is honoured: what is parsed and then dropped would be a wrong answer.
+//! Checks that Tidemill supports all of a statement's syntax: a clause that is parsed and then dropped would
+//! be a wrong answer.
 //!
-//! The parser takes the clauses of a dozen databases, and the planner looks at those it knows:
-//! `TABLESAMPLE`, `PREWHERE` or `WITH ROLLUP` it passes over without a word. So each statement is
-//! walked as a whole before it is planned, and what is not on the list of what the planner
-//! carries out is refused by its name. Structs are taken apart field by field and enums arm by
-//! arm, never with a rest: a parser that learns a clause does not compile here until somebody
-//! has decided about it.
+//! The parser accepts the clauses of a dozen databases, and the planner silently ignores those that it does
+//! not know, such as `TABLESAMPLE`, `PREWHERE` or `WITH ROLLUP`. This module therefore walks the whole
+//! statement before it is planned, and refuses by name any clause that the planner does not carry out. It
+//! destructures structs field by field and enums arm by arm, never with a rest pattern: if the parser gains a
+//! clause, this module does not compile until somebody has decided about it.
 //!
-//! What a statement leaves away is written out first ([`completed`]).
+//! [`normalization`] first adds what a statement omits.
 //!
-//! Three things depend on where an expression stands or on what a name calls, and are decided
-//! here as well: aggregates and windows ([`Place`]), what a function takes besides its arguments
-//! ([`calls`]), and windows with names, which the planner puts in for the select list alone.
+//! Three checks depend on the position of an expression or on the function that a name calls: the position of
+//! aggregates and windows ([`ClauseContext`]), the clauses of a function's call ([`function_checks`]), and
+//! named windows, which the planner substitutes in the select list alone.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -48,23 +48,23 @@ mod type_checks;
 pub(crate) use normalization::normalize_statement;
 pub(crate) use type_checks::check_column_list;
 
-/// Checks that all of a statement is honoured.
+/// Checks that all of a statement is supported.
 ///
-/// `state` says which functions there are.
+/// `state` has the known functions.
 ///
 /// # Errors
-/// [`Error::Usage`] that names the first clause that is not.
+/// [`Error::Usage`] that names the first unsupported clause.
 pub(crate) fn check_statement(statement: &Statement, state: &SessionState) -> Result<()> {
     match statement {
         Statement::Query(query) => {
             SyntaxChecker { state }.check_query(query, ClauseContext::result_clause("a query"))
         }
-        // A query is one SELECT; others are refused where statements are parsed.
+        // A query is one SELECT; the parser refuses other statements earlier.
         other => Err(Error::Internal(format!("a statement that is no query: {other}"))),
     }
 }
 
-/// Writes `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`; says whether there was one.
+/// Rewrites `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`; returns true if there was one.
 pub fn rewrite_replace_as_except(statement: &mut Statement) -> bool {
     struct ReplaceRewriter(bool);
 
@@ -109,21 +109,21 @@ pub fn rewrite_replace_as_except(statement: &mut Statement) -> bool {
     replaced.0
 }
 
-/// What an expression may hold where it stands.
+/// The clause that an expression stands in, with the functions that it allows.
 #[derive(Debug, Clone, Copy)]
 struct ClauseContext {
-    /// Where that is, in SQL's words.
+    /// The clause, in SQL's words.
     clause_name: &'static str,
     allows_aggregates: bool,
     allows_windows: bool,
-    /// Whether it is part of a select list.
+    /// True for a part of a select list.
     is_select_list: bool,
-    /// Whether the windows that the query names are known.
+    /// True if the query's named windows are known.
     allows_named_windows: bool,
 }
 
 impl ClauseContext {
-    /// Where rows are looked at one by one.
+    /// A clause that is evaluated for single rows.
     const fn row_clause(name: &'static str) -> Self {
         ClauseContext {
             clause_name: name,
@@ -133,12 +133,12 @@ impl ClauseContext {
         }
     }
 
-    /// Where groups are looked at one by one.
+    /// A clause that is evaluated for groups.
     const fn group_clause(name: &'static str) -> Self {
         ClauseContext { clause_name: name, allows_windows: false, ..Self::result_clause(name) }
     }
 
-    /// Where all rows of the result are known.
+    /// A clause that is evaluated when all rows of the result are known.
     const fn result_clause(name: &'static str) -> Self {
         ClauseContext {
             clause_name: name,
@@ -150,7 +150,7 @@ impl ClauseContext {
     }
 }
 
-/// A refusal of `clause`; `hint` says what to write instead, where there is something.
+/// Returns the error for an unsupported `clause`; `hint` gives the alternative, or is empty.
 fn refuse_clause<T>(clause: impl fmt::Display, hint: &str) -> Result<T> {
     let message = format!("`{clause}` is not supported");
     Err(match hint {
@@ -164,7 +164,7 @@ struct SyntaxChecker<'a> {
 }
 
 impl SyntaxChecker<'_> {
-    /// `place` is where the query stands: in a select list, windows with names need care.
+    /// Checks a query. `place` is the query's position: in a select list, named windows need care.
     fn check_query(&self, query: &Query, place: ClauseContext) -> Result<()> {
         let Query {
             with,
@@ -241,7 +241,7 @@ impl SyntaxChecker<'_> {
         Ok(())
     }
 
-    /// Of a union in `WITH RECURSIVE` the planner takes both sides and looks at nothing else.
+    /// Checks a union in `WITH RECURSIVE`, of which the planner takes both sides and ignores everything else.
     fn check_recursive_cte(&self, query: &Query, name: &Ident) -> Result<()> {
         let Query {
             with,
@@ -325,7 +325,7 @@ impl SyntaxChecker<'_> {
     }
 
     fn check_values(&self, values: &Values) -> Result<()> {
-        // `ROW` is a word that `VALUES` may have before each row.
+        // `VALUES` may have the word `ROW` before each row.
         let Values { explicit_row: _, value_keyword, rows } = values;
         if *value_keyword {
             return refuse_clause("VALUE", "write VALUES");
@@ -337,7 +337,7 @@ impl SyntaxChecker<'_> {
     fn check_select(&self, select: &Select, outer: ClauseContext) -> Result<()> {
         let Select {
             select_token: _,
-            // Comments; what they say to other systems changes no answer.
+            // Comments: hints to other systems change no answer.
             optimizer_hints: _,
             distinct,
             select_modifiers,
@@ -424,7 +424,7 @@ impl SyntaxChecker<'_> {
         if let Some(condition) = selection {
             self.check_expr(condition, ClauseContext::row_clause("WHERE"))?;
         }
-        // Within a select list the planner would look for the windows of the list's own query.
+        // Within a select list, the planner would look for the windows in the outer list's query.
         let results = ClauseContext {
             is_select_list: true,
             allows_named_windows: !outer.is_select_list && !named_window.is_empty(),
@@ -503,7 +503,7 @@ impl SyntaxChecker<'_> {
 
     fn check_grouping_sets(&self, sets: &[Vec<Expr>], place: ClauseContext) -> Result<()> {
         sets.iter().flatten().try_for_each(|key| match key {
-            // Those of columns have been replaced; `3e0` is a constant.
+            // Positions of columns have been replaced before; `3e0` is a constant.
             Expr::Value(ValueWithSpan { value: Value::Number(number, _), span: _ })
                 if number.bytes().all(|digit| digit.is_ascii_digit()) =>
             {
@@ -519,7 +519,7 @@ impl SyntaxChecker<'_> {
     fn check_select_item(&self, item: &SelectItem, place: ClauseContext) -> Result<()> {
         match item {
             SelectItem::UnnamedExpr(expr) => self.check_expr(expr, place),
-            // DuckDB's clause, which the parser takes for a name without AS.
+            // DuckDB's clause, which the parser reads as an alias without AS.
             SelectItem::ExprWithAlias { expr: Expr::Function(_), alias }
                 if alias.quote_style.is_none()
                     && alias.value.eq_ignore_ascii_case("export_state") =>
@@ -580,7 +580,7 @@ impl SyntaxChecker<'_> {
             }
         }
         if let Some(ExceptSelectItem { first_element: _, additional_elements: _ }) = opt_except {
-            // As EXCLUDE.
+            // Treated like EXCLUDE.
         }
         if let Some(ReplaceSelectItem { items }) = opt_replace {
             for item in items {
@@ -622,7 +622,7 @@ impl SyntaxChecker<'_> {
         }
     }
 
-    /// The expressions of an ORDER BY, of which none is a constant text.
+    /// Checks the expressions of an ORDER BY, none of which may be a constant text.
     fn check_order_by_exprs(&self, exprs: &[OrderByExpr], place: ClauseContext) -> Result<()> {
         for expr in exprs {
             refuse_constant_key(&expr.expr, "ORDER BY")?;
@@ -653,7 +653,7 @@ impl SyntaxChecker<'_> {
                         "QUALIFY row_number() OVER (PARTITION BY a ORDER BY b) <= 3",
                     );
                 }
-                // `ROW` and `ROWS` are words that OFFSET may have behind it.
+                // The words `ROW` and `ROWS` may follow OFFSET.
                 let offset = offset.iter().map(|Offset { value, rows: _ }| value);
                 limit.iter().chain(offset).try_for_each(|expr| self.check_expr(expr, place))
             }
@@ -913,7 +913,7 @@ impl SyntaxChecker<'_> {
         }
     }
 
-    /// Arguments have places alone, and no names.
+    /// Checks a table function, whose arguments are positional.
     fn check_table_function(&self, name: &ObjectName, args: &[FunctionArg]) -> Result<()> {
         for arg in args {
             match arg {
@@ -984,7 +984,7 @@ fn comma_separated<T: fmt::Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Calculations without names that are the same, and so would be two columns of one name.
+/// Refuses equal unnamed expressions in a select list, which would be two columns of the same name.
 fn refuse_duplicate_items(projection: &[SelectItem]) -> Result<()> {
     let mut seen = HashSet::new();
     for item in projection {
@@ -1061,7 +1061,8 @@ fn refuse_modifiers(modifiers: &SelectModifiers) -> Result<()> {
     }
 }
 
-/// So many grouping sets may a GROUP BY have: each is a group of every row, and all are written out in the plan.
+/// Maximum number of grouping sets in a GROUP BY: every row belongs to a group of each, and the plan lists
+/// all of them.
 const GROUPING_SETS_MAX: u64 = 4096;
 
 fn refuse_many_grouping_sets(keys: &[Expr]) -> Result<()> {
@@ -1086,9 +1087,7 @@ fn refuse_many_grouping_sets(keys: &[Expr]) -> Result<()> {
     ))
 }
 
-/// Rows would be ordered or grouped by a value that is the same in all of them, where a column
-/// was meant: `ORDER BY 'name'`.
-/// Refuses a key that ROLLUP or CUBE has twice: each of the two would be null by itself.
+/// Refuses a key that ROLLUP or CUBE has twice: each of the two would be null separately.
 fn refuse_duplicate_keys(sets: &[Vec<Expr>]) -> Result<()> {
     let mut keys: Vec<&Expr> = Vec::new();
     for key in sets.iter().flatten() {
@@ -1103,6 +1102,7 @@ fn refuse_duplicate_keys(sets: &[Vec<Expr>]) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a constant key, by which all rows are equal. A column was probably meant: `ORDER BY 'name'`.
 fn refuse_constant_key(expr: &Expr, clause: &str) -> Result<()> {
     let Expr::Value(ValueWithSpan { value, span: _ }) = expr else { return Ok(()) };
     match value {

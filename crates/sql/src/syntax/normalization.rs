@@ -1,5 +1,6 @@
-//! What a statement leaves away or says in words that the planner does not take, written out: `FROM 'f.csv'`
-//! alone, `ORDER BY ALL`, `ROLLUP (1, 2)`, `x = ANY([a, b])`, columns that have no name of their own.
+//! Normalization of a statement before planning: it adds what the statement omits, and rewrites forms that
+//! the planner does not take. Examples are `FROM 'f.csv'` alone, `ORDER BY ALL`, `ROLLUP (1, 2)`,
+//! `x = ANY([a, b])`, and columns without names.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use tidemill_planning::{walk_expr, walk_statement_mut};
 use crate::dialects::random_value_checks::calls_random_function;
 use crate::{column_names, dialects};
 
-/// Writes out what a statement leaves away: `FROM 'f.csv'` alone is `SELECT *`.
+/// Normalizes a statement: `FROM 'f.csv'` alone becomes `SELECT *`, and so on.
 pub(crate) fn normalize_statement(statement: &mut Statement) {
     struct StatementNormalizer;
 
@@ -28,7 +29,7 @@ pub(crate) fn normalize_statement(statement: &mut Statement) {
                     vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
             }
             resolve_grouping_positions(&mut select.group_by, &select.projection);
-            // The planner calls all conditions on subqueries' rows alike; others are written anew here.
+            // The planner gives all subquery conditions the same name, and others are rewritten here.
             let is_renamed = |expr: &Expr| {
                 use Expr::{AllOp, AnyOp, Exists, InSubquery};
                 matches!(expr, Exists { .. } | InSubquery { .. } | AnyOp { .. } | AllOp { .. })
@@ -59,8 +60,8 @@ pub(crate) fn normalize_statement(statement: &mut Statement) {
             std::ops::ControlFlow::Continue(())
         }
 
-        /// `INTERVAL 1 HOUR`, which the planner does not take in a window's frame; and `x = ANY(list)`, of
-        /// which it forgets that a null in the list may be equal: with ALL it does not.
+        /// Rewrites `INTERVAL 1 HOUR`, which the planner does not take in a window's frame, and
+        /// `x = ANY(list)`, for which it forgets that a null in the list may be equal; for ALL it does not.
         fn post_visit_expr(&mut self, expr: &mut Expr) -> std::ops::ControlFlow<()> {
             if let Expr::Interval(interval) = expr
                 && let (Expr::Value(value), Some(field)) =
@@ -80,8 +81,9 @@ pub(crate) fn normalize_statement(statement: &mut Statement) {
             std::ops::ControlFlow::Continue(())
         }
 
-        /// What is ordered by its number has a name: the planner puts the expression there in full, and a
-        /// window over groups is none of those that it has computed, nor what is made of aggregates, or of keys.
+        /// Names the columns that ORDER BY refers to by number. The planner substitutes the whole expression
+        /// there, and then does not recognise a window over groups, or an expression over aggregates or keys,
+        /// as computed already.
         fn pre_visit_query(&mut self, query: &mut Query) -> std::ops::ControlFlow<()> {
             for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
                 name_literal_columns(&mut cte.query, &cte.alias);
@@ -122,7 +124,7 @@ pub(crate) fn normalize_statement(statement: &mut Statement) {
     walk_statement_mut(statement, &mut StatementNormalizer);
 }
 
-/// The comparison that is false where `op` is true.
+/// Returns the comparison that is false where `op` is true.
 fn negated_comparison(op: &BinaryOperator) -> Option<BinaryOperator> {
     Some(match op {
         BinaryOperator::Eq => BinaryOperator::NotEq,
@@ -135,11 +137,11 @@ fn negated_comparison(op: &BinaryOperator) -> Option<BinaryOperator> {
     })
 }
 
-/// So many items of a list are compared one by one.
+/// Maximum number of list items that are expanded into single comparisons.
 const EXPANDED_ITEMS_MAX: usize = 100;
 
-/// `x = ANY([a, b])` as `x = a OR x = b`, by the rules of any comparison; `x = ANY(list)` of another list, or
-/// of a random `x`, as `NOT (x <> ALL(list))`.
+/// Rewrites `x = ANY([a, b])` as `x = a OR x = b`, which follows the rules of any comparison. For another
+/// list, or a random `x`, it rewrites `x = ANY(list)` as `NOT (x <> ALL(list))`.
 fn normalize_list_comparison(expr: Expr) -> Expr {
     let (left, op, right, is_any, is_some) = match expr {
         Expr::AnyOp { left, compare_op, right, is_some } => {
@@ -177,8 +179,8 @@ fn normalize_list_comparison(expr: Expr) -> Expr {
     }
 }
 
-/// Names the columns of a query as the list behind its alias does: `t(a, b) AS (SELECT 0, 0)`, where both
-/// would have one name.
+/// Names the literal columns of a query after its column aliases: in `t(a, b) AS (SELECT 0, 0)` both columns
+/// would have the same name.
 fn name_literal_columns(query: &mut Query, alias: &TableAlias) {
     let Some(select) = first_select(query) else { return };
     if select.projection.len() != alias.columns.len() {
@@ -194,7 +196,7 @@ fn name_literal_columns(query: &mut Query, alias: &TableAlias) {
     }
 }
 
-/// The SELECT that names the columns of a query.
+/// Returns the SELECT that names the columns of a query.
 fn first_select(query: &mut Query) -> Option<&mut Select> {
     let mut body = query.body.as_mut();
     loop {
@@ -207,22 +209,22 @@ fn first_select(query: &mut Query) -> Option<&mut Select> {
     }
 }
 
-/// Names what a query in FROM calculates as it is written there, as the columns of a result are called: the
-/// planner's own names would be seen by `SELECT *`.
+/// Names the computed columns of a query in FROM after their text, like result columns: `SELECT *` would
+/// otherwise show the planner's own names.
 fn name_computed_columns(query: &mut Query) {
     let Some(select) = first_select(query) else { return };
     for item in &mut select.projection {
         let SelectItem::UnnamedExpr(whole) = item else { continue };
-        // A cast of a column, and one in brackets, is called as the column.
+        // A cast or parenthesized column is called like the column.
         let mut expr = &*whole;
         while let Expr::Cast { expr: inner, .. } | Expr::Nested(inner) = expr {
             expr = inner;
         }
         let is_named = match expr {
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
-            // As its column is.
+            // A subquery is called like its column.
             Expr::Subquery(_) => true,
-            // Of a struct it is several columns, which take no name together.
+            // `unnest` of a struct makes several columns, which cannot have one name.
             Expr::Function(call) => call.name.to_string().eq_ignore_ascii_case("unnest"),
             _ => false,
         };
@@ -233,7 +235,7 @@ fn name_computed_columns(query: &mut Query) {
     }
 }
 
-/// The items of a list in FROM are called as other engines call them.
+/// Names the items of a list in FROM as other engines do.
 fn name_unnest_column(alias: &mut Option<TableAlias>) {
     let name = || Ident::new("unnest");
     let alias = alias.get_or_insert_with(|| TableAlias {
@@ -247,8 +249,8 @@ fn name_unnest_column(alias: &mut Option<TableAlias>) {
     }
 }
 
-/// The place of a column within ROLLUP, CUBE and GROUPING SETS as what stands there, as anywhere in GROUP BY:
-/// the planner takes it for a constant. One that is no column's place stays.
+/// Replaces column positions within ROLLUP, CUBE and GROUPING SETS by the columns, as anywhere in GROUP BY:
+/// the planner takes them for constants. A number that is no column's position stays.
 fn resolve_grouping_positions(group_by: &mut GroupByExpr, columns: &[SelectItem]) {
     let GroupByExpr::Expressions(keys, _) = group_by else { return };
     for key in keys {
@@ -257,7 +259,7 @@ fn resolve_grouping_positions(group_by: &mut GroupByExpr, columns: &[SelectItem]
         };
         for key in sets.iter_mut().flatten() {
             if let Some(expr) = column_at_position(key, columns) {
-                // A number that stands there is no place again.
+                // Nested, so that a number in the select list is not read as a position again.
                 *key = match expr {
                     Expr::Value(_) => Expr::Nested(Box::new(expr.clone())),
                     expr => expr.clone(),
@@ -267,7 +269,7 @@ fn resolve_grouping_positions(group_by: &mut GroupByExpr, columns: &[SelectItem]
     }
 }
 
-/// Whether something is made of what functions answer.
+/// Returns true if an expression is computed from the results of function calls.
 fn is_computed_from_calls(expr: &Expr) -> bool {
     let is_call = |expr: &Expr| matches!(expr, Expr::Function(_));
     let mut calls = 0;
@@ -278,7 +280,7 @@ fn is_computed_from_calls(expr: &Expr) -> bool {
     calls > usize::from(is_call(expr))
 }
 
-/// Whether something at a place is made of what rows are grouped by, and is none of that itself.
+/// Returns true if a select-list item is computed from the keys of GROUP BY without being a key itself.
 fn is_computed_from_keys(expr: &Expr, at: usize, group_by: &GroupByExpr) -> bool {
     let GroupByExpr::Expressions(keys, _) = group_by else { return false };
     let mut expr = expr;
@@ -289,7 +291,7 @@ fn is_computed_from_keys(expr: &Expr, at: usize, group_by: &GroupByExpr) -> bool
     if keys.is_empty() || is_key || column_name(expr).is_some() {
         return false;
     }
-    // What makes rows of a list takes no name, and that of a subquery would show which files it reads.
+    // `unnest` takes no name, and the name of a subquery would show the files that it reads.
     let is_of_rows = |expr: &Expr| match expr {
         Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => true,
         Expr::Function(call) => call.name.to_string().eq_ignore_ascii_case("unnest"),
@@ -298,7 +300,7 @@ fn is_computed_from_keys(expr: &Expr, at: usize, group_by: &GroupByExpr) -> bool
     if has_subexpr(expr, is_of_rows) {
         return false;
     }
-    // A call of no key is one of an aggregate, whose name the planner finds.
+    // A call without a key is an aggregate, whose name the planner finds.
     let mut names = BTreeSet::new();
     for key in keys {
         has_subexpr(key, |expr| {
@@ -310,7 +312,7 @@ fn is_computed_from_keys(expr: &Expr, at: usize, group_by: &GroupByExpr) -> bool
         || has_subexpr(expr, |expr| column_name(expr).is_some_and(|name| names.contains(&name)))
 }
 
-/// The name of a column, without that of its source.
+/// Returns the unqualified name of a column.
 fn column_name(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(name) => Some(column_names::normalize_ident(name)),
@@ -319,7 +321,7 @@ fn column_name(expr: &Expr) -> Option<String> {
     }
 }
 
-/// Which column's place a number is, the first being 0.
+/// Returns the column index, from 0, that a position in SQL refers to.
 fn column_position(key: &Expr) -> Option<usize> {
     match key {
         Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
@@ -329,7 +331,7 @@ fn column_position(key: &Expr) -> Option<usize> {
     }
 }
 
-/// The column at the place that a number is; none behind a `*`, which is any number of them.
+/// Returns the column that a position refers to; `None` after a `*`, whose number of columns is unknown.
 pub(super) fn column_at_position<'a>(key: &Expr, columns: &'a [SelectItem]) -> Option<&'a Expr> {
     let columns = columns.get(..=column_position(key)?)?;
     columns.iter().all(is_single_column).then(|| match columns.last() {
@@ -347,7 +349,7 @@ fn is_single_column(item: &SelectItem) -> bool {
     }
 }
 
-/// `ORDER BY ALL` as the numbers of the columns, where these are known.
+/// Replaces `ORDER BY ALL` by the numbers of the columns, if their number is known.
 fn expand_order_by_all(order: &mut OrderBy, columns: &[SelectItem]) {
     let OrderByKind::All(options) = order.kind else { return };
     if columns.iter().all(is_single_column) {
@@ -360,7 +362,7 @@ fn expand_order_by_all(order: &mut OrderBy, columns: &[SelectItem]) {
     }
 }
 
-/// Whether an expression, or one within it, is of a kind.
+/// Returns true if `is_one` is true for an expression or one of its subexpressions.
 fn has_subexpr(expr: &Expr, is_one: impl FnMut(&Expr) -> bool) -> bool {
     struct SubexprFinder<F>(F);
 

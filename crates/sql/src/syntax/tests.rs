@@ -23,7 +23,7 @@ fn check_sql(sql: &str) -> Result<()> {
     check_statement(&statement, &STATE)
 }
 
-/// Each row: SQL, and what its refusal begins with; nothing where it is honoured.
+/// Checks rows of SQL and the beginning of its refusal; an empty text stands for supported SQL.
 fn check_rows(rows: &[(&str, &str)]) {
     let wrong: Vec<String> = rows
         .iter()

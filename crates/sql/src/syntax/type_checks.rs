@@ -1,4 +1,4 @@
-//! Which types are honoured, with what is said of them.
+//! Checks of data types and their parameters.
 
 use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use datafusion::sql::sqlparser::ast::{
@@ -16,7 +16,7 @@ impl SyntaxChecker<'_> {
     }
 }
 
-/// Checks that a type is one that is known, and that nothing said of it is dropped.
+/// Checks that a type is known, and that none of its parameters would be dropped.
 fn check_type(data_type: &DataType) -> Result<()> {
     match data_type {
         DataType::Custom(name, modifiers)
@@ -71,7 +71,7 @@ fn check_type(data_type: &DataType) -> Result<()> {
         | DataType::Double(
             ExactNumberInfo::Precision(_) | ExactNumberInfo::PrecisionAndScale(..),
         ) => refuse_clause(data_type, "REAL has 24 bits, DOUBLE 53; DECIMAL(10, 2) has digits"),
-        // The planner knows the bounds of both.
+        // The planner checks the bounds of both.
         DataType::Numeric(_) | DataType::Decimal(_) => Ok(()),
         DataType::Timestamp(precision, _) => match precision {
             None | Some(0 | 3 | 6 | 9) => Ok(()),
@@ -189,11 +189,10 @@ fn check_type(data_type: &DataType) -> Result<()> {
 const TYPES_HINT: &str = "types are BOOLEAN, TINYINT to BIGINT, REAL, DOUBLE, DECIMAL(p, s), TEXT, BYTEA, \
                      DATE, TIME, TIMESTAMP, INTERVAL, TYPE[], STRUCT<name TYPE> and MAP(TYPE, TYPE)";
 
-/// Checks that a `CREATE TABLE` made of a list of columns says names, types and `NOT NULL`, and
-/// nothing else.
+/// Checks that a `CREATE TABLE` with a list of columns has names, types and `NOT NULL`, and nothing else.
 ///
 /// # Errors
-/// [`Error::Usage`](tidemill_base::error::Error::Usage) that names what else there is.
+/// [`Error::Usage`](tidemill_base::error::Error::Usage) that names the other parts.
 pub(crate) fn check_column_list(statement: &Statement) -> Result<()> {
     let Statement::CreateTable(table) = statement else {
         return refuse_clause(statement, "");

@@ -1,7 +1,7 @@
-//! Windows with a FILTER: `sum(n) FILTER (WHERE n > 0) OVER (ORDER BY day)`.
+//! Window calls with a FILTER: `sum(n) FILTER (WHERE n > 0) OVER (ORDER BY day)`.
 //!
-//! DataFusion's windows keep the condition to themselves, so that no other step can run such a call. Here
-//! it is the first argument of an aggregate that leaves rows out itself.
+//! DataFusion's window expressions do not expose the condition, so that no other operator can run such a call.
+//! Here the condition becomes the first argument of an aggregate that leaves rows out itself.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use tidemill_planning::DynLogicalPlan;
 use crate::error_translation::into_datafusion_error;
 use crate::plan_rewriting::rewrite_node_expressions;
 
-/// Makes the conditions arguments, once all types are settled.
+/// An analyzer rule that turns the FILTER of a window call into an argument, after all types are settled.
 #[derive(Debug)]
 pub struct WindowFilterRule;
 
@@ -56,7 +56,7 @@ fn move_filter_into_arguments(expr: Expr, _: &DFSchema) -> PlanResult<Transforme
     Ok(Transformed::yes(Expr::WindowFunction(call)))
 }
 
-/// Another aggregate of the rows for which the first argument is true.
+/// An aggregate over the rows for which the first argument is true; it wraps another aggregate.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FilteredAggregate {
     inner: Arc<AggregateUDF>,
@@ -69,7 +69,7 @@ impl FilteredAggregate {
         Arc::new(AggregateUDF::from(FilteredAggregate { inner, signature }))
     }
 
-    /// The call as it is written.
+    /// Returns the parameters of the call as it is written in SQL, with the condition as its FILTER.
     fn params_with_filter(params: &WindowFunctionParams) -> WindowFunctionParams {
         let mut params = params.clone();
         if !params.args.is_empty() {
@@ -78,7 +78,7 @@ impl FilteredAggregate {
         params
     }
 
-    /// The inner aggregate's accumulator, of what `make` makes for its arguments.
+    /// Wraps the inner aggregate's accumulator, which `make` creates from the arguments without the condition.
     fn filtering_accumulator(
         args: &AccumulatorArgs<'_>,
         make: impl FnOnce(AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>>,
@@ -93,7 +93,7 @@ impl FilteredAggregate {
     }
 }
 
-/// What stands after the condition.
+/// Returns all items but the first, which is the condition.
 fn without_condition<T>(all: &[T]) -> PlanResult<&[T]> {
     let (_, others) = all.split_first().ok_or_else(|| {
         into_datafusion_error(Error::Internal("a FILTER without a condition".into()))
@@ -161,7 +161,7 @@ impl AggregateUDFImpl for FilteredAggregate {
     }
 }
 
-/// A window has no other part that it is put together with.
+/// Returns an internal error: a window call has no partial state to merge.
 pub fn window_state_error<T>() -> PlanResult<T> {
     Err(into_datafusion_error(Error::Internal("the state of a window's call".into())))
 }
@@ -171,7 +171,7 @@ struct FilteringAccumulator {
     inner: Box<dyn Accumulator>,
 }
 
-/// The inner aggregate's arguments of the rows for which the condition is true: null is not.
+/// Filters the inner aggregate's arguments to the rows for which the condition is true; null is not true.
 fn filter_arguments(arguments: &[ArrayRef]) -> PlanResult<Vec<ArrayRef>> {
     let others = without_condition(arguments)?;
     let condition = arguments[0].as_boolean();

@@ -1,21 +1,22 @@
 //! Windows over partitions, without a sort of all rows: `rank() OVER (PARTITION BY user ORDER BY ts)`.
 //!
-//! DataFusion sorts all rows by the partition's keys and the order's, and hands the partitions one after the
-//! other to each call. But it matters only within a partition where its rows stand. So rows are put apart by
-//! the hash of their keys, into parts that fit in a core's cache ([`apart`]); of each part its rows are counted
-//! into their groups, each group is sorted by itself, which takes the logarithm of a group's rows where that of
-//! all was taken ([`order`]), and calls answer for all groups of a part in one loop where they can
-//! ([`calls`]); which windows can be had so tells [`chain`]. Where no call asks for an order, nothing is sorted, or moved. DuckDB, too, puts rows apart by
-//! hash before it sorts them.
+//! DataFusion sorts all rows by the keys of PARTITION BY and ORDER BY, and hands one SQL partition after the
+//! other to each call. But the order of rows matters only within a SQL partition. This operator therefore
+//! scatters rows by the hash of their keys to hash partitions that fit in a core's cache
+//! ([`row_partitioning`]). In each hash partition it counts the rows into their groups and sorts each group by
+//! itself, which costs the logarithm of the group's row count instead of that of all rows ([`row_order`]).
+//! Calls are evaluated for all groups of a hash partition in one loop where they can be
+//! ([`call_evaluation`]). [`window_chain`] decides which windows qualify. If no call needs an order, nothing is
+//! sorted or moved. DuckDB, too, partitions rows by hash before it sorts them.
 //!
-//! All rows are held until the last one has come, as nobody knows before whether a partition has ended. What
-//! does not fit in the step's share of memory goes to DataFusion's steps after all, first what is
-//! held and then the rest: these sort, which spills. So does what they answer in another form
+//! All rows are held until the input ends, because a partition may continue until then. Rows that do not fit in
+//! the operator's share of memory go to DataFusion's operators after all: first the held rows, then the rest of
+//! the input. Those operators sort, and the sort spills. They also run the calls with results of another form
 //! (lists, texts of any length).
 //!
-//! The answers come in no order, where DataFusion's would be in that of the keys: where a step above counts on
-//! it, or there is one thread, so that an order might have been asked for, all is left as it was. Rows
-//! that are one part come in the order of their keys.
+//! The output is unordered, where DataFusion's would be in the order of the keys. The rule leaves the plan as
+//! it is if an operator above requires an order, or if there is one thread, because the query may have asked
+//! for an order. If all rows are one hash partition, they come in the order of their keys.
 
 mod call_evaluation;
 mod row_order;
@@ -58,25 +59,26 @@ use row_order::{PartitionRowOrder, RangeStarts, RowOrderKeys};
 use row_partitioning::HashPartitionedRows;
 use window_chain::{PeerKeys, WindowChain};
 
-/// What the step is called, also in the memory pool.
+/// The operator's name, in plans and in the memory pool.
 pub(crate) const HASH_PARTITIONED_WINDOW_CONSUMER: &str = "WindowsInParts";
 
-/// What a row takes while its part is at work, beside its values: its group, its place, its key's code.
+/// Bytes that a row of the evaluated hash partition takes beside its values: group, position and key code.
 const PARTITION_ROW_BYTES: usize = 48;
 
-/// A part's rows are numbered with 32 bits, and so are the bytes of its texts.
+/// Maximum number of rows and of bytes of a hash partition: row numbers and text offsets have 32 bits.
 const PARTITION_SIZE_MAX: usize = 1 << 30;
 
-/// The values of an aggregate of one argument, of each group's rows up to the end of each of its steps, for
-/// those aggregates of which that can be had in one loop: of the argument's values in order, and of where
-/// groups and steps begin, and the end. A step is within one group.
+/// A function that computes an aggregate of one argument for the rows of each group up to the end of each of
+/// the group's steps. It receives the argument's values in order, the offsets at which groups begin and those
+/// at which steps begin, both followed by the end. A step lies within one group. The function returns `None`
+/// for an aggregate that it cannot compute in one loop.
 pub type RunningAggregateFn =
     fn(&AggregateFunctionExpr, &ArrayRef, &[u32], &[u32]) -> PlanResult<Option<ArrayRef>>;
 
-/// Puts the step in the place of windows and the sort below them.
+/// A physical rule that replaces windows and the sort below them by [`HashPartitionedWindowExec`].
 #[derive(Debug)]
 pub(crate) struct HashPartitionedWindowsRule {
-    /// What the expressions of a step may make at a time.
+    /// Maximum size in bytes of the output of an operator's expressions at a time.
     pub expression_bytes_max: u64,
     pub running_aggregate: Option<RunningAggregateFn>,
 }
@@ -87,7 +89,7 @@ impl PhysicalOptimizerRule for HashPartitionedWindowsRule {
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        // The rows of one thread may be in an order that was asked for: nothing tells any more.
+        // The rows of one thread may be in an order that the query asked for; the plan no longer tells.
         let is_one = plan.output_partitioning().partition_count() == 1;
         self.replace_windows(plan, is_one)
     }
@@ -102,7 +104,7 @@ impl PhysicalOptimizerRule for HashPartitionedWindowsRule {
 }
 
 impl HashPartitionedWindowsRule {
-    /// A plan with the step where it can be; `is_ordered` where it matters in which order its rows come.
+    /// Replaces windows where possible; `is_ordered` says that the order of the plan's rows matters.
     fn replace_windows(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -144,9 +146,9 @@ fn with_children(
     Arc::clone(plan).replace_children(children, options)
 }
 
-/// The step.
+/// The operator that evaluates a chain of windows by hash partition.
 struct HashPartitionedWindowExec {
-    /// DataFusion's steps, of which this is in the place.
+    /// DataFusion's operators, which this operator replaces.
     datafusion_plan: Arc<dyn ExecutionPlan>,
     chain: Arc<WindowChain>,
     input: Arc<dyn ExecutionPlan>,
@@ -161,7 +163,7 @@ impl HashPartitionedWindowExec {
         input: Arc<dyn ExecutionPlan>,
         bytes_max: u64,
     ) -> Self {
-        // Columns that are equal stay so, whatever the order.
+        // Equal columns stay equal, whatever the order.
         let mut equals = theirs.equivalence_properties().clone();
         equals.clear_orderings();
         let properties = PlanProperties::new(
@@ -271,7 +273,7 @@ impl ExecutionPlan for HashPartitionedWindowExec {
 
 type BoxedBatchStream = futures::stream::BoxStream<'static, PlanResult<RecordBatch>>;
 
-/// What the step does.
+/// The parts of the operator that an execution needs.
 struct WindowExecution {
     datafusion_plan: Arc<dyn ExecutionPlan>,
     chain: Arc<WindowChain>,
@@ -280,7 +282,7 @@ struct WindowExecution {
 }
 
 impl WindowExecution {
-    /// What DataFusion's steps make of rows.
+    /// Runs DataFusion's operators over `rows`.
     fn run_datafusion_plan(
         &self,
         schema: SchemaRef,
@@ -301,10 +303,10 @@ impl WindowExecution {
     }
 }
 
-/// The step while rows come.
+/// The first phase of an execution: collects the input.
 struct InputCollection {
     execution: WindowExecution,
-    /// Of the rows.
+    /// Memory reservation for the collected rows.
     reservation: MemoryReservation,
     rows: HashPartitionedRows,
     input: SendableRecordBatchStream,
@@ -348,9 +350,9 @@ impl InputCollection {
         Ok(batches.boxed())
     }
 
-    /// Hands all rows to DataFusion's steps.
+    /// Hands all rows to DataFusion's operators.
     fn fall_back_to_datafusion(self) -> PlanResult<BoxedBatchStream> {
-        // From here on the sort counts them.
+        // From here on the sort accounts for the rows.
         drop(self.reservation);
         let schema = self.input.schema();
         let rows = stream::iter(self.rows.into_batches().map(Ok)).chain(self.input);
@@ -358,7 +360,7 @@ impl InputCollection {
     }
 }
 
-/// Whether memory was granted.
+/// Returns whether memory was granted; passes on any error but exhaustion.
 fn is_memory_granted(answer: PlanResult<()>) -> PlanResult<bool> {
     match answer {
         Ok(()) => Ok(true),
@@ -367,7 +369,7 @@ fn is_memory_granted(answer: PlanResult<()>) -> PlanResult<bool> {
     }
 }
 
-/// Windows and their sort over another input.
+/// Rebuilds windows and their sort over another input.
 fn replace_chain_input(
     plan: &Arc<dyn ExecutionPlan>,
     input: Arc<dyn ExecutionPlan>,
@@ -379,7 +381,7 @@ fn replace_chain_input(
     with_children(plan, vec![input])
 }
 
-/// Rows as the input of a plan, once.
+/// A stream of rows as the input of a plan that runs once.
 struct OneTimeStream {
     schema: SchemaRef,
     stream: Mutex<Option<SendableRecordBatchStream>>,
@@ -406,26 +408,26 @@ impl PartitionStream for OneTimeStream {
     }
 }
 
-/// The step once all rows are there.
+/// The second phase of an execution: evaluates one hash partition after the other.
 struct PartitionEvaluation {
     execution: WindowExecution,
     rows: HashPartitionedRows,
-    /// The part that comes next.
+    /// Index of the next hash partition.
     next_partition: usize,
     evaluated_partition: Option<EvaluatedPartition>,
-    /// Of a part at work.
+    /// Memory reservation for the hash partition in evaluation.
     partition_reservation: MemoryReservation,
     _rows_reservation: MemoryReservation,
-    /// The answers of the parts that are left, where what a call holds did not fit beside all rows.
+    /// The output for the remaining hash partitions, after memory of a call did not fit beside all rows.
     fallback_output: Option<BoxedBatchStream>,
 }
 
-/// A part with its answers, of which the first may have been handed on.
+/// A hash partition with the outputs of its calls; its first rows may be emitted already.
 struct EvaluatedPartition {
     rows: RecordBatch,
     row_order: Option<UInt32Array>,
     call_outputs: Vec<CallOutput>,
-    /// The place of the first row that was not.
+    /// Position of the first row that is not emitted yet.
     next_row: usize,
 }
 
@@ -447,7 +449,7 @@ impl PartitionEvaluation {
             if rows.num_rows() > 0 {
                 match self.evaluate_partition(rows) {
                     Ok(answered) => self.evaluated_partition = Some(answered),
-                    // Each partition is of one part.
+                    // A SQL partition lies within one hash partition, so the rest can run elsewhere.
                     Err(DataFusionError::ResourcesExhausted(_)) => {
                         self.fallback_output = Some(self.run_remaining_in_datafusion()?);
                         continue;

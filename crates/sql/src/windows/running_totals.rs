@@ -1,10 +1,9 @@
-//! Aggregates from a partition's first row to the current row's equals: `sum(n) OVER (ORDER BY day)`.
+//! Aggregates from a partition's first row to the current row's last peer: `sum(n) OVER (ORDER BY day)`.
 //!
-//! That is the frame of each window with an order and without a frame, or one of `GROUPS`. DataFusion's
-//! step looks at all equals anew with each batch of them, which takes the square of their number, and asks
-//! nobody for the memory. The rows come sorted, so a step of ours in its place holds the rows that are equal
-//! to the last one, asks for what it holds, and goes on with its accumulators: each row is looked at
-//! once, and one value is made for all equals.
+//! That is the frame of each window with an order and without a frame clause, and one of `GROUPS`. DataFusion's
+//! operator evaluates all peers again with each batch of them, which costs the square of their number, and does
+//! not account for the memory. Its input is sorted. The operator here holds the peers of the last row, reserves
+//! their memory, and continues with its accumulators: it evaluates each row once and one value for all peers.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -46,10 +45,10 @@ use crate::windows::window_output::{
     CallValues, OUTPUT_PORTION_BYTES, PendingWindowRows, variable_bytes,
 };
 
-/// What the step registers with the memory pool.
+/// The operator's name, also in the memory pool.
 pub(crate) const RUNNING_TOTALS_CONSUMER: &str = "RunningTotals";
 
-/// Puts the step in the place of DataFusion's.
+/// A physical rule that replaces DataFusion's operator for running aggregates.
 #[derive(Debug)]
 pub(crate) struct RunningTotalsRule;
 
@@ -103,7 +102,8 @@ fn is_running_aggregate(call: &Arc<dyn WindowExpr>) -> bool {
         && matches!(frame.end_bound, WindowFrameBound::CurrentRow)
 }
 
-/// A step of which some calls are ours: these above the others, in the order that they had.
+/// Splits an operator of which only some calls are running aggregates: puts these above the others and restores
+/// the order of the columns.
 fn split_running_calls(
     step: &BoundedWindowAggExec,
     schema: &SchemaRef,
@@ -171,10 +171,10 @@ fn execute_running_totals(
     Ok(Box::pin(RecordBatchStreamAdapter::new(theirs.schema(), batches)))
 }
 
-/// One aggregate at work.
+/// A running aggregate in evaluation.
 struct RunningCall {
     aggregate: AggregateFunctionExpr,
-    /// Of the partition's rows until now.
+    /// State of the partition's rows up to now.
     accumulator: Box<dyn Accumulator>,
 }
 
@@ -186,40 +186,40 @@ impl RunningCall {
     }
 }
 
-/// Rows that have been evaluated for the calls, of which some groups may still be to come.
+/// A batch with evaluated arguments, of which some peer groups may still be to be aggregated.
 struct PartlyEvaluatedBatch {
     batch: RecordBatch,
-    /// Of each call.
+    /// Arguments of each call.
     arguments: Vec<Vec<ArrayRef>>,
-    /// Rows that are equal. The last may go on in the next batch.
+    /// Ranges of peers. The last range may continue in the next batch.
     peer_groups: Vec<Range<usize>>,
-    /// Which group is next.
+    /// Index of the next peer group.
     next_peer_group: usize,
-    /// The partitions that begin, from the next on.
+    /// The partitions that begin at or after the next peer group.
     partition_starts: Peekable<IntoIter<Range<usize>>>,
 }
 
-/// What is to be handed on.
+/// Rows with their values, to be emitted.
 enum EvaluatedRows {
     Pending(PendingWindowRows),
-    /// Rows that have the values in common.
+    /// Rows that share the values.
     Peers(RecordBatch, Arc<Vec<ScalarValue>>),
 }
 
-/// The step at work.
+/// The state of an execution.
 struct RunningTotalsStream {
     partition_keys: Vec<PhysicalSortExpr>,
     order_keys: Vec<PhysicalSortExpr>,
     calls: Vec<RunningCall>,
     schema: SchemaRef,
     batch_rows: usize,
-    /// None once it has ended.
+    /// `None` once the input has ended.
     input: Option<SendableRecordBatchStream>,
     current_batch: Option<PartlyEvaluatedBatch>,
-    /// Rows that are equal to the last one that came, which the accumulators have.
+    /// Peers of the last row; the accumulators contain them already.
     open_peers: Vec<RecordBatch>,
     output_queue: VecDeque<EvaluatedRows>,
-    /// Of what is held or handed on, and of the accumulators.
+    /// Memory reservation for held rows, queued rows and accumulators.
     reservation: MemoryReservation,
 }
 
@@ -259,7 +259,7 @@ impl RunningTotalsStream {
         }
     }
 
-    /// The keys of a batch that rows of one partition have in common, and those of equals.
+    /// Evaluates the keys of a batch that delimit partitions, and those that delimit peers.
     fn evaluate_sort_keys(
         &self,
         batch: &RecordBatch,
@@ -302,7 +302,7 @@ impl RunningTotalsStream {
         Ok(())
     }
 
-    /// Goes on with a batch until its end, or until the values have grown to a portion.
+    /// Aggregates a batch up to its end, or until the values have grown to a portion.
     fn evaluate_peer_groups(&mut self, mut work: PartlyEvaluatedBatch) -> PlanResult<()> {
         let first = work.next_peer_group;
         let open = work.peer_groups.len() - 1;
@@ -333,7 +333,7 @@ impl RunningTotalsStream {
         let ended = &work.peer_groups[first..work.next_peer_group.min(open)];
         if let (Some(begin), Some(end)) = (ended.first(), ended.last()) {
             if first == 0 && !self.open_peers.is_empty() {
-                // They are equal to the first group's rows, or they would have been handed on.
+                // They are peers of the first group's rows; otherwise they would have been emitted.
                 self.emit_peers(values.iter().map(|values| values[0].clone()).collect());
             }
             let rows = work.batch.slice(begin.start, end.end - begin.start);
@@ -359,7 +359,7 @@ impl RunningTotalsStream {
         self.reservation.try_resize(held + kept + long + waiting.sum::<usize>())
     }
 
-    /// Hands on what is held, as no more of its equals come.
+    /// Emits the open peers, after the last of them has come.
     fn emit_open_peers(&mut self) -> PlanResult<()> {
         if self.open_peers.is_empty() {
             return Ok(());
@@ -423,7 +423,7 @@ mod tests {
         }
     }
 
-    /// `string_agg` over many rows is as long as these, and each of them has it.
+    /// The value of `string_agg` over many rows is as long as all of them together, and each row has it.
     #[test]
     fn long_shared_values_are_repeated_in_bounded_batches() {
         let context = open_test_session(64 << 20);

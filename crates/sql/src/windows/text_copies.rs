@@ -1,10 +1,10 @@
-//! Windows over text.
+//! Copies text out of view arrays below windows.
 //!
 //! A window keeps the rows that it may need again, and appends each batch to them. Appended views
-//! bring along the buffers that they point into, and cutting off the rows that are done with drops
-//! none: whatever a window has seen would stay in memory, and each batch would pass through a longer
-//! list of buffers. Below a window, text and bytes therefore lie in arrays of their own, which are
-//! copied by what they show, and are views again above it.
+//! keep the buffers that they point into alive, and cutting off finished rows drops no buffer: all rows
+//! that a window has read would stay in memory, and each batch would pass through a longer
+//! list of buffers. Below a window, the rule therefore casts text and bytes to contiguous arrays, which are
+//! copied by their visible range, and casts them back to views above it.
 
 use std::sync::Arc;
 use tidemill_planning::DynTreeNode;
@@ -19,7 +19,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Projection};
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-/// The rule for text. It comes last: what others make of types is settled by then.
+/// An optimizer rule that removes views below windows. It comes last, after the other rules have settled types.
 #[derive(Debug)]
 pub(crate) struct CopyTextBelowWindowsRule;
 
@@ -38,7 +38,7 @@ impl OptimizerRule for CopyTextBelowWindowsRule {
         _: &dyn OptimizerConfig,
     ) -> PlanResult<Transformed<LogicalPlan>> {
         let LogicalPlan::Window(top) = &plan else { return Ok(Transformed::no(plan)) };
-        // Those that stand on each other have the copies in common.
+        // Windows directly above each other share the copies.
         let mut chain = vec![top];
         let mut last = top;
         while let LogicalPlan::Window(next) = last.input.as_ref() {
@@ -81,7 +81,7 @@ fn has_view_columns(schema: &DFSchema) -> bool {
     schema.fields().iter().any(|field| type_without_views(field.data_type()).is_some())
 }
 
-/// The columns of a plan without views.
+/// Projects the columns of a plan to types without views.
 fn project_without_views(below: Arc<LogicalPlan>) -> PlanResult<Projection> {
     let schema = Arc::clone(below.schema());
     let inputs = schema.iter().map(|(qualifier, field)| {
@@ -98,7 +98,7 @@ fn cast_expr(expr: Expr, to: DataType) -> Expr {
     Expr::Cast(Cast::new(Box::new(expr), to))
 }
 
-/// The type without views, if it has any.
+/// Returns the type with views replaced, or `None` if it contains no view.
 fn type_without_views(data_type: &DataType) -> Option<DataType> {
     let within = |field: &FieldRef| {
         type_without_views(field.data_type())
@@ -121,8 +121,8 @@ fn type_without_views(data_type: &DataType) -> Option<DataType> {
     }
 }
 
-/// A window's call over copied columns. A column alone stays one, so that nothing is cast each time
-/// that the call is evaluated; within other expressions it has the type that they were planned for.
+/// Adapts a window call to copied columns. An argument that is a plain column stays one, so that nothing is cast
+/// at each evaluation. Columns in other expressions are cast to the type for which the expression was planned.
 fn restore_call_types(expr: Expr, below: &DFSchema) -> PlanResult<Expr> {
     let mut call = match expr {
         Expr::WindowFunction(call) => call,

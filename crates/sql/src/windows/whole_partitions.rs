@@ -1,8 +1,8 @@
 //! Windows that need all rows of a partition: `count() OVER (PARTITION BY user)`.
 //!
-//! DataFusion's step holds all of its input, and asks nobody for the memory. The rows come sorted by
-//! partition, so a step of ours in its place holds one partition and what came with its end, asks for what it
-//! holds, and hands on rows as partitions end.
+//! DataFusion's operator holds all of its input and does not account for the memory. The rows come sorted by
+//! partition. The operator here holds one partition and the batch in which it ends, reserves memory for them,
+//! and emits rows as partitions end.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -39,13 +39,13 @@ use crate::windows::window_output::{
     CallValues, OUTPUT_PORTION_BYTES, PendingWindowRows, variable_bytes,
 };
 
-/// What the step registers with the memory pool.
+/// The operator's name, also in the memory pool.
 pub(crate) const WHOLE_PARTITIONS_CONSUMER: &str = "WholePartitions";
 
-/// What a value of a call that has one for each row takes, about.
+/// Approximate bytes of a value of a call that has one value for each row.
 const PER_ROW_VALUE_BYTES: usize = 16;
 
-/// Puts the step in the place of DataFusion's.
+/// A physical rule that replaces DataFusion's [`WindowAggExec`].
 #[derive(Debug)]
 pub(crate) struct WholePartitionsRule;
 
@@ -104,9 +104,9 @@ fn execute_whole_partitions(
     Ok(Box::pin(RecordBatchStreamAdapter::new(theirs.schema(), batches)))
 }
 
-/// A call of the step.
+/// A window call.
 enum PartitionCall {
-    /// All rows of a partition have one value.
+    /// An aggregate with one value for all rows of a partition.
     PerPartition(Box<AggregateFunctionExpr>),
     PerRow(Arc<dyn WindowExpr>),
 }
@@ -129,28 +129,28 @@ impl PartitionCall {
     }
 }
 
-/// Rows of whole partitions, of which some may not have their values yet.
+/// Rows of complete partitions, of which some may not be evaluated yet.
 struct CompletePartitions {
     rows: RecordBatch,
     bytes: usize,
     partitions: Peekable<IntoIter<Range<usize>>>,
 }
 
-/// The step at work.
+/// The state of an execution.
 struct WholePartitionStream {
     keys: Vec<PhysicalSortExpr>,
     calls: Vec<PartitionCall>,
     schema: SchemaRef,
     batch_rows: usize,
-    /// None once it has ended.
+    /// `None` once the input has ended.
     input: Option<SendableRecordBatchStream>,
-    /// The rows of the partition that has not ended yet.
+    /// Rows of the partition that has not ended yet.
     open_partition: Vec<RecordBatch>,
     open_partition_bytes: usize,
     complete_partitions: Option<CompletePartitions>,
-    /// What is to be handed on.
+    /// Evaluated rows to emit.
     pending_output: Option<PendingWindowRows>,
-    /// Of what is held, what has ended and what is made.
+    /// Memory reservation for the open partition, complete partitions and evaluated rows.
     reservation: MemoryReservation,
 }
 
@@ -193,7 +193,7 @@ impl WholePartitionStream {
         }
     }
 
-    /// Where the last partition of a batch begins, unless that is the one that is held.
+    /// Returns the row at which the last partition of a batch begins, unless it continues the open partition.
     fn last_partition_start(&self, batch: &RecordBatch) -> PlanResult<Option<usize>> {
         let ranges = partition_ranges(batch, &self.keys)?;
         match (ranges.last(), self.open_partition.last()) {
@@ -215,10 +215,10 @@ impl WholePartitionStream {
         Ok(())
     }
 
-    /// What is held is of whole partitions.
+    /// Moves the open partition, which is now complete, to `complete_partitions`.
     fn complete_open_partition(&mut self) -> PlanResult<()> {
         let Some(first) = self.open_partition.first() else { return Ok(()) };
-        // They are copied into one piece.
+        // The batches are copied into one.
         let bytes = self.open_partition_bytes;
         self.resize_reservation(bytes)?;
         let rows = concat_batches(&first.schema(), &self.open_partition)?;
@@ -229,7 +229,7 @@ impl WholePartitionStream {
         self.resize_reservation(0)
     }
 
-    /// The rows of the next partitions with the calls' values: a batch of them, or one partition.
+    /// Evaluates the calls for the next partitions: a batch of rows, or one partition.
     fn evaluate_partitions(&self, ended: &mut CompletePartitions) -> PlanResult<PendingWindowRows> {
         let mut values: Vec<_> = self.calls.iter().map(|_| (Vec::new(), VecDeque::new())).collect();
         let mut groups = Vec::new();
@@ -269,7 +269,7 @@ impl WholePartitionStream {
         Ok(PendingWindowRows::new(ended.rows.slice(start, end - start), groups, values))
     }
 
-    /// The value of all rows of a partition.
+    /// Computes the aggregate over all rows of a partition.
     fn aggregate_value(
         &self,
         aggregate: &AggregateFunctionExpr,
@@ -289,20 +289,20 @@ impl WholePartitionStream {
         accumulator.evaluate()
     }
 
-    /// Asks for what is held and `more`.
+    /// Resizes the reservation to the held rows and `more` bytes.
     fn resize_reservation(&self, more: usize) -> PlanResult<()> {
         let ended = self.complete_partitions.as_ref().map_or(0, |ended| ended.bytes);
         self.reservation.try_resize(self.open_partition_bytes + ended + more)
     }
 }
 
-/// A call that is of an aggregate, whose condition is an argument
-/// ([`filtered`](crate::windows::filtered)).
+/// Returns the plain aggregate of a call. The condition of its FILTER is an argument
+/// ([`filter_clauses`](crate::windows::filter_clauses)).
 pub(crate) fn as_plain_aggregate(call: &Arc<dyn WindowExpr>) -> Option<&PlainAggregateWindowExpr> {
     call.as_any().downcast_ref()
 }
 
-/// Which rows of a batch are of one partition each.
+/// Returns the row ranges of the partitions of a batch.
 pub(crate) fn partition_ranges(
     batch: &RecordBatch,
     keys: &[PhysicalSortExpr],
@@ -311,18 +311,18 @@ pub(crate) fn partition_ranges(
     evaluate_partition_ranges(batch.num_rows(), &keys.collect::<PlanResult<Vec<_>>>()?)
 }
 
-/// The last row of one batch and the first of the next, which tell whether the one goes on in the other.
+/// Returns the last row of one batch and the first row of the next, to compare their keys.
 pub(crate) fn boundary_rows(last: &RecordBatch, next: &RecordBatch) -> PlanResult<RecordBatch> {
     let ends = [&last.slice(last.num_rows() - 1, 1), &next.slice(0, 1)];
     Ok(concat_batches(&next.schema(), ends)?)
 }
 
-/// What the values of a batch take.
+/// Returns the bytes that the values of a batch take.
 pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(visible_values_bytes).sum()
 }
 
-/// The first rows of a batch, and the others.
+/// Splits a batch at a row.
 pub(crate) fn split_batch(batch: &RecordBatch, at: usize) -> (RecordBatch, RecordBatch) {
     (batch.slice(0, at), batch.slice(at, batch.num_rows() - at))
 }

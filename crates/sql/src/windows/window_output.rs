@@ -1,8 +1,8 @@
-//! Values of windows put beside their rows.
+//! Attaches the values of window calls to their rows, in batches of bounded size.
 //!
-//! All rows of a partition, or all equals, may have one value in common, and that may be long:
-//! `string_agg(s, ',') OVER ()`. It is repeated for a portion of the rows at a time, as the next step asks
-//! for them.
+//! All rows of a partition, or all peers, may share one value, and that value may be long:
+//! `string_agg(s, ',') OVER ()`. The value is repeated for a portion of the rows at a time, as the next
+//! operator asks for them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,27 +13,28 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as PlanResult;
 
-/// What the values that are put beside the rows of one batch may take, in bytes, unless one row's take more.
+/// Maximum size in bytes of the values attached to the rows of one batch, unless a single row's values are
+/// larger.
 pub(crate) const OUTPUT_PORTION_BYTES: usize = 1 << 20;
 
-/// What a call has for rows that stand together.
+/// The values of one window call for consecutive rows.
 pub(crate) enum CallValues {
-    /// A value for each row.
+    /// One value for each row.
     PerRow(ArrayRef),
-    /// A value for each group of rows.
+    /// One value for each group of rows.
     PerGroup(VecDeque<ScalarValue>),
 }
 
-/// Rows and their calls' values, as far as they have not been handed on.
+/// Rows with the values of their window calls that are not emitted yet.
 pub(crate) struct PendingWindowRows {
     rows: RecordBatch,
-    /// How many rows stand together; all of them are `rows`.
+    /// Number of rows in each group; together the groups cover `rows`.
     group_lengths: VecDeque<usize>,
     call_values: Vec<CallValues>,
 }
 
 impl PendingWindowRows {
-    /// Groups of rows, one after the other.
+    /// Creates a queue of `rows`, which consist of consecutive groups of the given lengths.
     pub(crate) fn new(
         rows: RecordBatch,
         groups: impl IntoIterator<Item = usize>,
@@ -42,7 +43,7 @@ impl PendingWindowRows {
         PendingWindowRows { rows, group_lengths: groups.into_iter().collect(), call_values: calls }
     }
 
-    /// Rows that have all values in common.
+    /// Creates a queue of rows that share all values.
     pub(crate) fn from_single_group(rows: RecordBatch, values: &[ScalarValue]) -> Self {
         let groups = [rows.num_rows()];
         let calls =
@@ -51,7 +52,7 @@ impl PendingWindowRows {
         PendingWindowRows::new(rows, groups, calls)
     }
 
-    /// The next rows, with a column for each call after their own: none once all have been handed on.
+    /// Returns the next rows with one more column for each call, or `None` once all rows are emitted.
     pub(crate) fn next_batch(
         &mut self,
         schema: &SchemaRef,
@@ -97,7 +98,7 @@ impl PendingWindowRows {
         Ok(Some(RecordBatch::try_new(Arc::clone(schema), columns)?))
     }
 
-    /// What a row of a group has beside it, in bytes, of values that may be long.
+    /// Returns the bytes of the variable-length values that each row of a group receives.
     fn shared_bytes_per_row(&self, group: usize) -> usize {
         let calls = self.call_values.iter().map(|values| match values {
             CallValues::PerGroup(values) => variable_bytes(&values[group]),
@@ -107,12 +108,12 @@ impl PendingWindowRows {
     }
 }
 
-/// What a value takes, if that depends on the value.
+/// Returns the size of a value in bytes, or 0 if all values of its type have the same size.
 pub(crate) fn variable_bytes(value: &ScalarValue) -> usize {
     if value.data_type().is_primitive() { 0 } else { value.size() }
 }
 
-/// A value for each group, as one for each row.
+/// Expands one value per group to one value per row.
 fn repeat_per_row<'a>(
     mut values: impl ExactSizeIterator<Item = ScalarValue>,
     groups: impl Iterator<Item = &'a usize> + Clone,

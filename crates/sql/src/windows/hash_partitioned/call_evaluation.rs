@@ -1,4 +1,4 @@
-//! What windows' calls answer over a part's rows, all groups at once where that can be.
+//! Evaluates window calls over the rows of a hash partition, for all groups at once where possible.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -30,7 +30,8 @@ use super::window_chain::CallInputColumns;
 use crate::datafusion_names::{aggregates, windows};
 use crate::windows::window_output::OUTPUT_PORTION_BYTES;
 
-/// Aggregates of which all groups are had at once, and whose answer is the same in whatever order.
+/// Names of aggregates whose groups accumulators compute all groups at once, with a result that does not depend
+/// on the order of rows.
 const GROUPS_ACCUMULATOR_AGGREGATES: [&str; 17] = [
     aggregates::AVG,
     aggregates::BIT_AND,
@@ -51,46 +52,47 @@ const GROUPS_ACCUMULATOR_AGGREGATES: [&str; 17] = [
     aggregates::VAR_POP,
 ];
 
-/// How far a row may be away that `lag`, `lead` and the like are of; those that are of others are asked
-/// group by group.
+/// Maximum distance in rows of `lag` and `lead` that are evaluated for all partitions at once; a call with a
+/// larger distance is evaluated partition by partition.
 const SHIFT_ROWS_MAX: i64 = 1 << 10;
 
-/// A call.
+/// A window call with the way in which it is evaluated.
 pub(super) struct WindowCall {
     evaluation: CallEvaluation,
-    /// Which of the chain's spans it is over.
+    /// Index of its keys in the chain's `window_keys`.
     pub keys_index: usize,
-    /// Whether its partitions are the part's groups.
+    /// Whether its SQL partitions are the groups of the hash partition.
     partitions_are_groups: bool,
     output_type: DataType,
 }
 
 enum CallEvaluation {
     RowPosition(PositionFunction),
-    /// The value so many rows before; less than none are rows after.
+    /// The value of the row `rows_before` rows earlier; a negative number means later.
     OffsetRow {
         value: Arc<dyn PhysicalExpr>,
         rows_before: i64,
     },
-    /// The value of a frame's first or last row.
+    /// The value of the frame's first or last row.
     FrameEdge {
         value: Arc<dyn PhysicalExpr>,
         is_last: bool,
         frame: PositionalFrame,
     },
-    /// How many rows of a frame have a value.
+    /// The number of rows of the frame with a value.
     FrameCount {
         value: Arc<dyn PhysicalExpr>,
         frame: PositionalFrame,
     },
-    /// An aggregate of all rows of a group.
+    /// An aggregate of all rows of a partition.
     WholePartition(BoundAggregate),
-    /// An aggregate from a group's first row on, to each or with its equals.
+    /// An aggregate from a partition's first row up to each row, or up to its last peer.
     RunningAggregate {
         aggregate: BoundAggregate,
         by_row: bool,
     },
-    /// Anything else, of one group after the other: of columns, where it asks for them.
+    /// Any other call, evaluated partition by partition by DataFusion's expression. A column is `None` if the
+    /// call does not use it.
     PerPartition {
         call: Arc<dyn WindowExpr>,
         schema: SchemaRef,
@@ -98,7 +100,7 @@ enum CallEvaluation {
     },
 }
 
-/// An aggregate, and its arguments as they are made of rows' own columns.
+/// An aggregate with its arguments as expressions of the input's columns.
 struct BoundAggregate {
     function: Box<AggregateFunctionExpr>,
     arguments: Vec<Arc<dyn PhysicalExpr>>,
@@ -113,33 +115,33 @@ enum PositionFunction {
     CumeDist,
 }
 
-/// What a call has for each row.
+/// The output of a call for each row.
 pub(super) enum CallOutput {
     PerRow(ArrayRef),
-    /// Some of few values, or of the part's own: text is not repeated before it is handed on.
+    /// An index into `values` for each row. Text is thus not repeated before it is emitted.
     Indexed {
         values: ArrayRef,
         indices: UInt32Array,
     },
 }
 
-/// Rows that a call is over: where they begin that are of one partition, and those of them that are equal.
+/// The boundaries of a call's rows: the offsets at which partitions and peers begin, each followed by the end.
 pub(super) struct CallBoundaries<'a> {
     pub partition_starts: &'a [u32],
     pub peer_starts: &'a [u32],
 }
 
-/// What calls are answered with.
+/// The resources with which calls are evaluated.
 pub(super) struct EvaluationContext<'a> {
     pub running_aggregate: Option<RunningAggregateFn>,
-    /// Has what the part and its answers take.
+    /// Memory reservation for the hash partition and the outputs of its calls.
     pub reservation: &'a MemoryReservation,
-    /// How much that is.
+    /// Bytes that the hash partition and the outputs take.
     pub partition_bytes: usize,
 }
 
 impl EvaluationContext<'_> {
-    /// Asks for what one accumulator holds, for as long as it does.
+    /// Reserves the memory of one accumulator and releases it again, to fail if it is not available.
     fn check_accumulator_memory(&self, bytes: usize) -> PlanResult<()> {
         if bytes <= OUTPUT_PORTION_BYTES {
             return Ok(());
@@ -149,7 +151,7 @@ impl EvaluationContext<'_> {
     }
 }
 
-/// A frame that is found without a look at values.
+/// A frame whose bounds follow from positions alone, without a look at values.
 #[derive(Clone, Copy)]
 struct PositionalFrame {
     start: PositionalBound,
@@ -158,11 +160,11 @@ struct PositionalFrame {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PositionalBound {
-    /// Of the partition.
+    /// The first or last row of the partition.
     PartitionEnd,
-    /// The row's equals, the farthest of them.
+    /// The row's farthest peer.
     Peers,
-    /// So many rows on.
+    /// A number of rows after the current row; before it if negative.
     RowOffset(i64),
 }
 
@@ -188,7 +190,7 @@ impl PositionalFrame {
             (frame.units == WindowFrameUnits::Rows)
                 .then_some(PositionalBound::RowOffset(if is_before { -rows } else { rows }))
         };
-        // Nothing begins where all ends, and nothing ends where all begins.
+        // A frame cannot start at the partition's end or end at its start.
         let is_other = matches!(&frame.start_bound, WindowFrameBound::Following(by) if by.is_null())
             || matches!(&frame.end_bound, WindowFrameBound::Preceding(by) if by.is_null());
         if is_other {
@@ -201,7 +203,8 @@ impl PositionalFrame {
         (self.start, self.end) == (PositionalBound::PartitionEnd, PositionalBound::PartitionEnd)
     }
 
-    /// The frame of each place: from one place to before another, which is no later where it is empty.
+    /// Calls `with` with the frame of each row, as start and exclusive end; an end at or before the start means
+    /// an empty frame.
     fn for_each_row(self, span: &CallBoundaries<'_>, mut with: impl FnMut(u32, u32)) {
         let mut equals = span.peer_starts.windows(2).peekable();
         for group in span.partition_starts.windows(2) {
@@ -231,8 +234,8 @@ impl PositionalFrame {
 }
 
 impl WindowCall {
-    /// A call, unless it is one that is left to DataFusion's step: what it answers is of any size, and is not
-    /// of a row's value.
+    /// Plans a call. Returns `None` for a call that DataFusion's operator has to run: its result has no bounded
+    /// size and is not the value of a row.
     pub(super) fn try_new(
         call: &Arc<dyn WindowExpr>,
         columns: &CallInputColumns<'_>,
@@ -252,7 +255,7 @@ impl WindowCall {
             None => plan_aggregate(call, columns, frame, is_fixed, is_of_groups)?,
         };
         let kind = match kind {
-            // Each row's value is there once.
+            // The result shares the row values, which exist once.
             Some(kind @ CallEvaluation::OffsetRow { .. }) => kind,
             Some(kind) if is_fixed || is_text => kind,
             None if is_fixed => match plan_per_partition(call, columns)? {
@@ -269,7 +272,7 @@ impl WindowCall {
         }))
     }
 
-    /// Whether it matters where its rows stand.
+    /// Returns whether the order of its rows matters.
     pub(super) fn needs_row_order(&self) -> bool {
         match &self.evaluation {
             CallEvaluation::WholePartition(aggregate) => {
@@ -410,7 +413,7 @@ impl WindowCall {
 }
 
 impl BoundAggregate {
-    /// The arguments' values, as the rows came, or in order.
+    /// Evaluates the arguments, in arrival order or in the given order.
     fn evaluate_arguments(
         &self,
         part: &RecordBatch,
@@ -458,13 +461,14 @@ fn plan_window_function(
     })
 }
 
-/// How many rows before its own a `lag` is of. The step that plans it may have turned it around, and keeps
-/// to itself whether it has: it is asked for the number of a row among enough of them.
+/// Returns how many rows before its own row a `lag` or `lead` reads. DataFusion may have reversed the call and
+/// does not say whether it has. The function is therefore evaluated over enough row numbers, and its result
+/// tells the distance.
 fn offset_rows_before(function: &WindowUDFExpr) -> PlanResult<Option<i64>> {
     let is_null = |value: &Arc<dyn PhysicalExpr>| {
         value.downcast_ref::<Literal>().is_some_and(|value| value.value().is_null())
     };
-    // Rows that there are not have a value then.
+    // The default value stands for rows that do not exist.
     if function.args().get(2).is_some_and(|otherwise| !is_null(otherwise)) {
         return Ok(None);
     }
@@ -477,7 +481,7 @@ fn offset_rows_before(function: &WindowUDFExpr) -> PlanResult<Option<i64>> {
     })
 }
 
-/// Whether a null is a value like others to `first_value` and `last_value`.
+/// Returns whether `first_value` and `last_value` treat a null like any other value.
 fn respects_nulls(function: &WindowUDFExpr) -> PlanResult<bool> {
     let rows: ArrayRef = Arc::new(Int64Array::from(vec![None, Some(1), None]));
     Ok(function.create_evaluator()?.evaluate(&[rows], &(0..3))?.is_null())
@@ -512,7 +516,7 @@ fn plan_aggregate(
     }
     let aggregate = BoundAggregate { function: Box::new(function.clone()), arguments };
     Ok(match (frame.start, frame.end) {
-        // The least and the greatest text are no longer than those that there are.
+        // The least and the greatest text are no longer than the input's texts.
         _ if frame.is_whole_partition()
             && (is_fixed || supports_all_groups(&aggregate.function)) =>
         {
@@ -577,7 +581,7 @@ fn slice_arrays(arrays: &[ArrayRef], rows: Range<u32>) -> Vec<ArrayRef> {
     arrays.iter().map(|array| array.slice(start, length)).collect()
 }
 
-/// For each place, the number of its group.
+/// Returns the index of each row's partition.
 fn partition_index_per_row(starts: &[u32]) -> Vec<u32> {
     let groups = starts.windows(2).zip(0..);
     groups
@@ -585,7 +589,7 @@ fn partition_index_per_row(starts: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// The rows that stand at places.
+/// Returns the rows at the given positions.
 fn rows_at_positions(order: &PartitionRowOrder, places: UInt32Array) -> PlanResult<UInt32Array> {
     Ok(match &order.sorted_rows {
         Some(rows) => take(rows, &places, None)?.as_primitive().clone(),
@@ -639,7 +643,7 @@ fn count_frame_values(
     Arc::new(Int64Array::from(counts))
 }
 
-/// An aggregate's values of each group's rows up to the end of each of its steps.
+/// Computes an aggregate of each group's rows up to the end of each of the group's steps.
 fn running_values(
     aggregate: &AggregateFunctionExpr,
     arguments: &[ArrayRef],
@@ -716,7 +720,7 @@ impl PositionFunction {
 }
 
 impl CallOutput {
-    /// The answers at so many places from one on.
+    /// Returns the output of `count` rows from `first` on.
     pub(super) fn slice(&self, first: usize, count: usize) -> PlanResult<ArrayRef> {
         Ok(match self {
             CallOutput::PerRow(values) => values.slice(first, count),
@@ -726,7 +730,8 @@ impl CallOutput {
         })
     }
 
-    /// Of so many places from one on, how many have answers of so many bytes together: one at least.
+    /// Returns how many of `count` rows from `first` on have values of at most `bytes_max` bytes together; at
+    /// least one.
     pub(super) fn rows_within_bytes(&self, first: usize, count: usize, bytes_max: usize) -> usize {
         let CallOutput::Indexed { values, indices: of } = self else { return count };
         let lengths = |row: usize| match values.data_type() {

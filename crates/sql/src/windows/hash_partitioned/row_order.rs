@@ -1,4 +1,4 @@
-//! The order of a part's rows: one group after the other, and within each as the windows want it.
+//! Orders the rows of a hash partition: one group after the other, each sorted as the windows require.
 
 use std::sync::Arc;
 
@@ -12,30 +12,30 @@ use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_plan::aggregates::group_values::new_group_values;
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 
-/// Where rows that belong together begin, by their places, and the end.
+/// Positions at which ranges of rows begin, followed by the end.
 pub(super) type RangeStarts = Vec<u32>;
 
-/// The order.
+/// The order of a hash partition's rows. A position is an index into this order.
 pub(super) struct PartitionRowOrder {
-    /// Which row stands at each place; none where each stands as it came.
+    /// Row at each position; `None` if the rows stay in arrival order.
     pub sorted_rows: Option<UInt32Array>,
-    /// Of which group each row is, as it came. The groups stand in the order of their numbers.
+    /// Group of each row in arrival order. Groups are arranged by their numbers.
     pub row_groups: Vec<usize>,
     pub group_count: usize,
-    /// None where the rows stand as they came.
+    /// Empty if the rows stay in arrival order.
     pub group_starts: RangeStarts,
-    /// Of rows that are equal in what their group is in order of.
+    /// Starts of the ranges of rows with equal order keys.
     pub peer_starts: RangeStarts,
 }
 
-/// What a part is in order of.
+/// The keys by which a hash partition is ordered.
 pub(super) struct RowOrderKeys<'a> {
     pub group_keys: &'a [PhysicalSortExpr],
     pub order_keys: &'a [PhysicalSortExpr],
 }
 
 impl PartitionRowOrder {
-    /// Rows as they come: `are_sorted` of groups in the order of their keys.
+    /// Sorts the rows by group and order keys; `are_sorted` arranges the groups in the order of their keys.
     pub(super) fn sort_rows(
         part: &RecordBatch,
         keys: &RowOrderKeys<'_>,
@@ -58,7 +58,7 @@ impl PartitionRowOrder {
         })
     }
 
-    /// Of groups alone, whose rows stand as they came.
+    /// Assigns rows to groups and leaves them in arrival order.
     pub(super) fn group_in_arrival_order(
         part: &RecordBatch,
         keys: &[PhysicalSortExpr],
@@ -74,7 +74,7 @@ impl PartitionRowOrder {
         })
     }
 
-    /// Values as they came, each at its place.
+    /// Arranges values from arrival order to their positions.
     pub(super) fn arrange(&self, values: &ArrayRef) -> PlanResult<ArrayRef> {
         Ok(match &self.sorted_rows {
             Some(rows) => take(values, rows, None)?,
@@ -82,7 +82,7 @@ impl PartitionRowOrder {
         })
     }
 
-    /// Where rows begin that are equal in `keys`, which their order begins with.
+    /// Returns the starts of ranges of rows with equal `keys`, which are a prefix of the order.
     pub(super) fn peer_starts_for_keys(
         &self,
         part: &RecordBatch,
@@ -100,7 +100,7 @@ impl PartitionRowOrder {
     }
 }
 
-/// A part has fewer rows than that.
+/// Converts a row index to 32 bits; a hash partition has fewer rows than `u32::MAX`.
 pub(super) fn row_number_u32(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
@@ -115,7 +115,7 @@ fn evaluate_keys(
     columns.collect()
 }
 
-/// Of which group each row is, and how many there are.
+/// Returns the group of each row and the number of groups.
 fn assign_groups(
     part: &RecordBatch,
     keys: &[PhysicalSortExpr],
@@ -149,7 +149,7 @@ fn assign_groups(
     Ok((groups, count))
 }
 
-/// The rows group by group, each group's as they came, and where the groups start.
+/// Returns the rows group by group, each group in arrival order, and the starts of the groups.
 fn rows_by_group(groups: &[usize], count: usize) -> (Vec<u32>, RangeStarts) {
     let mut starts = vec![0_u32; count + 1];
     for &group in groups {
@@ -167,15 +167,15 @@ fn rows_by_group(groups: &[usize], count: usize) -> (Vec<u32>, RangeStarts) {
     (rows, starts)
 }
 
-/// Numbers in the order of a key's values.
+/// Integers that sort like the values of a key.
 struct KeyCodes {
-    /// Any number where there is no value.
+    /// One code for each row; arbitrary for a null.
     codes: Vec<u64>,
-    /// Values of one number are equal.
+    /// Whether equal codes mean equal values.
     is_exact: bool,
 }
 
-/// The codes of values of 64 bits at most, and of text: of its first eight bytes.
+/// Encodes values of at most 64 bits, and the first eight bytes of texts.
 fn encode_key(values: &ArrayRef, options: SortOptions) -> Option<KeyCodes> {
     const SIGN: u64 = 1 << 63;
     macro_rules! signed {
@@ -215,7 +215,7 @@ fn encode_key(values: &ArrayRef, options: SortOptions) -> Option<KeyCodes> {
         DataType::UInt16 => unsigned!(UInt16Type),
         DataType::UInt32 => unsigned!(UInt32Type),
         DataType::UInt64 => unsigned!(UInt64Type),
-        // In the total order, as the keys are settled (`floats`).
+        // The total order, as the keys are normalized already (`floats`).
         DataType::Float64 => {
             let values = values.as_primitive::<Float64Type>().values().iter();
             let code = |bits: u64| if bits & SIGN == 0 { bits ^ SIGN } else { !bits };
@@ -239,8 +239,8 @@ fn encode_key(values: &ArrayRef, options: SortOptions) -> Option<KeyCodes> {
     Some(KeyCodes { codes: numbers, is_exact })
 }
 
-/// The codes of several keys in one number each: what of each is between the least and the largest there is,
-/// and a place for nulls, as long as there is room. And whether all of all keys is in it.
+/// Packs the codes of several keys into one integer for each row. Each key takes the bits that its range of
+/// values and a null need, while there is room. Also returns whether all bits of all keys fit.
 fn pack_keys(keys: &[(ArrayRef, SortOptions)], rows: usize) -> (Vec<u64>, bool) {
     let (mut packed, mut room) = (vec![0_u64; rows], u64::BITS);
     for (values, options) in keys {
@@ -275,7 +275,7 @@ fn pack_keys(keys: &[(ArrayRef, SortOptions)], rows: usize) -> (Vec<u64>, bool) 
     (packed, true)
 }
 
-/// The rows of each group in the order of keys, equal ones as they came, and where equals start.
+/// Sorts the rows of each group by the keys, ties in arrival order; also returns the starts of peers.
 fn sort_within_groups(
     rows: &[u32],
     groups: &[u32],
@@ -301,7 +301,7 @@ fn sort_within_groups(
     Ok((coded.into_iter().map(|(_, row)| row).collect(), starts))
 }
 
-/// Sorts rows that are of one code by their keys; where equals start then.
+/// Sorts rows with equal codes by their keys; returns the new starts of peers.
 fn sort_ties(
     coded: &mut [(u64, u32)],
     starts: &[u32],
@@ -323,7 +323,7 @@ fn sort_ties(
         if count == 1 {
             continue;
         }
-        // By their numbers among those that are tied.
+        // Indices among the tied rows.
         let mut order: Vec<usize> = (next..next + count).collect();
         next += count;
         let key = |index: usize| keys.row(index);
@@ -338,7 +338,7 @@ fn sort_ties(
     Ok(told)
 }
 
-/// The keys of each row as bytes, in whose order the rows are.
+/// Encodes the keys of each row as bytes whose order is the order of the rows.
 fn encode_rows(keys: &[(ArrayRef, SortOptions)]) -> PlanResult<Rows> {
     let fields = keys
         .iter()
@@ -347,13 +347,13 @@ fn encode_rows(keys: &[(ArrayRef, SortOptions)]) -> PlanResult<Rows> {
     Ok(RowConverter::new(fields.collect())?.convert_columns(&columns)?)
 }
 
-/// Whether rows can be in order of such keys.
+/// Returns whether rows can be sorted by keys of these types.
 pub(super) fn are_types_sortable(types: impl Iterator<Item = DataType>) -> bool {
     let fields: Vec<SortField> = types.map(SortField::new).collect();
     RowConverter::supports_fields(&fields)
 }
 
-/// Arrays one after the other.
+/// Concatenates arrays.
 pub(super) fn concat_arrays(arrays: &[ArrayRef]) -> PlanResult<ArrayRef> {
     let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
     Ok(concat(&arrays)?)

@@ -1,4 +1,4 @@
-//! Rows put apart by the hash of their keys.
+//! Scatters rows to hash partitions by the hash of their keys.
 
 use std::sync::Arc;
 
@@ -12,37 +12,39 @@ use tidemill_base::batch_compaction::compact_batch;
 
 use crate::windows::whole_partitions::batch_bytes;
 
-/// Into how many parts. Ten million rows of three columns are two megabytes a part then and thread, which is
-/// what a core's second cache holds, and 8,192 rows are 128 a part, which are copied in one go.
+/// Number of hash partitions. Ten million rows of three columns then make two megabytes for each hash partition
+/// and thread, which fits a core's second-level cache. A batch of 8,192 rows makes 128 rows for each hash
+/// partition, which are copied at once.
 pub(super) const HASH_PARTITIONS: usize = 64;
 
-/// Which of a hash's bits tell the part.
+/// Shift that leaves the bits of a hash that select the hash partition.
 const HASH_SHIFT: u32 = u64::BITS - HASH_PARTITIONS.ilog2();
 
-/// The threads share the rows by a hash of another seed.
+/// Seed of the hash; it differs from the seed by which rows are distributed to threads.
 const PARTITION_HASH_SEED: u64 = 0x7061_7274;
 
-/// So many rows stay together, as one part, whose groups come in the order of their keys.
+/// Maximum number of rows that stay together as one hash partition, whose groups come in the order of their
+/// keys.
 pub(super) const SINGLE_PARTITION_ROWS_MAX: usize = 1 << 15;
 
-/// What has come.
+/// The collected rows, scattered to hash partitions once they exceed [`SINGLE_PARTITION_ROWS_MAX`].
 pub(super) struct HashPartitionedRows {
     schema: SchemaRef,
     keys: Vec<Arc<dyn PhysicalExpr>>,
-    /// As they came, as long as they are one part.
+    /// Batches as they came, while all rows are one hash partition.
     unpartitioned: Vec<RecordBatch>,
     partitioned: Vec<PartitionedBatch>,
-    /// Of each part.
+    /// Number of rows of each hash partition.
     partition_rows: [usize; HASH_PARTITIONS],
     rows: usize,
     bytes: usize,
     hashes: Vec<u64>,
 }
 
-/// The rows of a batch, part after part.
+/// The rows of a batch, one hash partition after the other.
 struct PartitionedBatch {
     rows: RecordBatch,
-    /// Where each part ends.
+    /// Row at which each hash partition ends.
     partition_ends: Box<[u32; HASH_PARTITIONS]>,
 }
 
@@ -64,17 +66,17 @@ impl HashPartitionedRows {
         Arc::clone(&self.schema)
     }
 
-    /// What the rows take.
+    /// Returns the size of all rows in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether all rows are one part.
+    /// Returns whether all rows are one hash partition.
     pub(super) fn is_unpartitioned(&self) -> bool {
         self.partitioned.is_empty()
     }
 
-    /// What the rows of the largest part take, about, and how many they are.
+    /// Returns the approximate bytes and the number of rows of the largest hash partition.
     pub(super) fn largest_partition_size(&self) -> (usize, usize) {
         if self.partitioned.is_empty() {
             return (self.bytes, self.rows);
@@ -141,7 +143,7 @@ impl HashPartitionedRows {
         Ok(PartitionedBatch { rows, partition_ends: ends })
     }
 
-    /// The rows of one part; none beyond the last.
+    /// Returns the rows of one hash partition, or `None` beyond the last.
     pub(super) fn partition(&self, index: usize) -> PlanResult<Option<RecordBatch>> {
         let batches: Vec<RecordBatch> = match (self.partitioned.is_empty(), index) {
             (true, 0) => self.unpartitioned.clone(),
@@ -157,7 +159,7 @@ impl HashPartitionedRows {
         Ok(Some(concat_batches(&self.schema, &batches)?))
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub(super) fn into_batches(self) -> impl Iterator<Item = RecordBatch> {
         self.unpartitioned.into_iter().chain(self.partitioned.into_iter().map(|cut| cut.rows))
     }

@@ -1,4 +1,4 @@
-//! Which windows of a plan can be had in parts, and what they are made of.
+//! Decides which windows of a plan run by hash partition, and collects their keys, calls and output columns.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,27 +20,28 @@ use super::RunningAggregateFn;
 use super::call_evaluation::WindowCall;
 use super::row_order::are_types_sortable;
 
-/// Windows that stand on each other and on a sort, with nothing in between but columns that are renamed, left
-/// out or cast.
+/// Windows on top of each other and of a sort. Between them stand only projections that rename, leave out or
+/// cast columns.
 pub(super) struct WindowChain {
-    /// What the sort is of.
+    /// The input of the sort.
     pub input: Arc<dyn ExecutionPlan>,
-    /// What rows of one group have in common. The partitions of each window are made of whole groups, or are
+    /// The keys that rows of one group share. A partition of each window consists of whole groups or lies
     /// within one.
     pub group_keys: Vec<PhysicalSortExpr>,
-    /// What the rows of a group are in order of.
+    /// The keys by which the rows of a group are ordered.
     pub order_keys: Vec<PhysicalSortExpr>,
-    /// What calls are over, each of which several may have in common.
+    /// The distinct keys of the calls' windows; several calls may share an entry.
     pub window_keys: Vec<WindowKeys>,
     pub calls: Vec<WindowCall>,
     pub running_aggregate: Option<RunningAggregateFn>,
-    /// The columns of the input that are handed on.
+    /// Indices of the input columns that the output needs.
     pub input_columns: Vec<usize>,
-    /// These and the calls, as what is handed on is made of them; nothing is to be made where it is they.
+    /// Schema of these columns and the calls' results, and the projection that makes the output of them;
+    /// `None` if they are the output already.
     pub output_projection: Option<(SchemaRef, Vec<Arc<dyn PhysicalExpr>>)>,
 }
 
-/// What tells the rows that a call is over, where that are not those that the order has.
+/// The keys that delimit a call's partitions and peers, where they differ from those of the row order.
 #[derive(PartialEq)]
 pub(super) struct WindowKeys {
     pub partition_keys: Option<Vec<PhysicalSortExpr>>,
@@ -49,14 +50,14 @@ pub(super) struct WindowKeys {
 
 #[derive(PartialEq)]
 pub(super) enum PeerKeys {
-    /// Those that the order has.
+    /// All keys of the row order.
     FullOrder,
-    /// All of a partition.
+    /// None: all rows of a partition are peers.
     WholePartition,
     OrderPrefix(Vec<PhysicalSortExpr>),
 }
 
-/// A step of a chain.
+/// An operator of a chain.
 enum ChainOperator<'a> {
     Windows(&'a [Arc<dyn WindowExpr>]),
     ColumnProjection(&'a ProjectionExec),
@@ -77,7 +78,7 @@ impl<'a> ChainOperator<'a> {
     }
 }
 
-/// Whether it is a column, cast to another type or not.
+/// Returns whether the expression is a column or a cast of one.
 fn is_column_or_cast(expr: &Arc<dyn PhysicalExpr>) -> bool {
     match expr.downcast_ref::<CastExpr>() {
         Some(cast) => is_column_or_cast(cast.expr()),
@@ -85,7 +86,7 @@ fn is_column_or_cast(expr: &Arc<dyn PhysicalExpr>) -> bool {
     }
 }
 
-/// An expression of a step's columns as one of what these are made of.
+/// Replaces the columns of an expression by the expressions that define them.
 fn substitute_columns(
     expr: &Arc<dyn PhysicalExpr>,
     columns: &[Arc<dyn PhysicalExpr>],
@@ -99,7 +100,7 @@ fn substitute_columns(
                     made.map_or(Transformed::no(expr), |made| Transformed::yes(Arc::clone(made)))
                 );
             }
-            // Text that was made views and text again.
+            // Text that was cast to a view type and back.
             let within = expr.downcast_ref::<CastExpr>().and_then(|outer| {
                 let inner = outer.expr().downcast_ref::<CastExpr>()?;
                 let is_same = inner.expr().data_type(schema).ok()? == *outer.cast_type();
@@ -113,7 +114,7 @@ fn substitute_columns(
 }
 
 impl WindowChain {
-    /// The windows that a plan begins with, if all of them can be had so.
+    /// Returns the chain of windows at the top of a plan, or `None` if one of them does not qualify.
     pub(super) fn try_new(
         plan: &Arc<dyn ExecutionPlan>,
         running_totals: Option<RunningAggregateFn>,
@@ -135,7 +136,7 @@ impl WindowChain {
         };
         let input = Arc::clone(sort.input());
         let own = input.schema();
-        // What calls there are is not known yet: their columns come behind these.
+        // The calls are not known yet: their columns follow those of the input.
         let mut fields = own.fields().to_vec();
         let columns = fields.len();
         let mut made: Vec<Arc<dyn PhysicalExpr>> = own
@@ -225,7 +226,7 @@ impl WindowChain {
         Ok(Some(chain))
     }
 
-    /// Settles which columns are handed on, and as what.
+    /// Settles the output columns and their projection.
     fn set_output_columns(
         &mut self,
         made: &[Arc<dyn PhysicalExpr>],
@@ -255,13 +256,13 @@ impl WindowChain {
         Ok(())
     }
 
-    /// What a call is over; none where it would have to be sorted anew.
+    /// Returns the keys of a call's window, or `None` if its rows would have to be sorted again.
     fn window_keys_for(
         &self,
         partition_by: &[Arc<dyn PhysicalExpr>],
         order_by: &[PhysicalSortExpr],
     ) -> Option<WindowKeys> {
-        // Keys of the partition that are no keys of groups come next in the order.
+        // Partition keys that are not group keys come next in the order.
         let more: HashSet<&Arc<dyn PhysicalExpr>> = partition_by
             .iter()
             .filter(|key| self.group_keys.iter().all(|group| !group.expr.eq(key)))
@@ -274,7 +275,7 @@ impl WindowChain {
         }
         let all = |keys: &[PhysicalSortExpr]| [self.group_keys.as_slice(), keys].concat();
         let partitions = (!more.is_empty()).then(|| all(next));
-        // A key that is one of the partition's as well tells no rows of it apart.
+        // An order key that is also a partition key does not distinguish rows of a partition.
         let order_by: Vec<&PhysicalSortExpr> =
             order_by.iter().filter(|key| !partition_by.contains(&key.expr)).collect();
         let is_order = rest.len() >= order_by.len()
@@ -288,25 +289,25 @@ impl WindowChain {
         Some(WindowKeys { partition_keys: partitions, peer_keys: equals })
     }
 
-    /// Whether it matters how the rows of a group stand.
+    /// Returns whether the order of rows within a group matters.
     pub(super) fn needs_row_order(&self) -> bool {
         self.calls.iter().any(WindowCall::needs_row_order)
     }
 }
 
-/// The columns that calls are asked of.
+/// The columns that the expressions of a call refer to.
 pub(super) struct CallInputColumns<'a> {
-    /// What they are made of: of the rows' own, and of the calls below.
+    /// Definition of each column, in terms of the input's columns and the results of the calls below.
     pub definitions: &'a [Arc<dyn PhysicalExpr>],
-    /// Of what they are made of.
+    /// Schema of the columns that the definitions refer to.
     pub definition_schema: &'a SchemaRef,
-    /// How many are the rows' own, which come first.
+    /// Number of input columns, which come first in the schema.
     pub input_column_count: usize,
 }
 
 impl CallInputColumns<'_> {
-    /// An expression as one of the rows' own columns, if it asks for no others, and makes no more of a part
-    /// than there is of it.
+    /// Rewrites an expression to the input's columns. Returns `None` if it needs other columns, or if its
+    /// result for a hash partition may be larger than the partition itself.
     pub(super) fn rewrite_to_input(
         &self,
         expr: &Arc<dyn PhysicalExpr>,
@@ -317,14 +318,14 @@ impl CallInputColumns<'_> {
         .then_some(expr))
     }
 
-    /// Whether an expression is of the rows' own columns alone.
+    /// Returns whether an expression refers to the input's columns alone.
     pub(super) fn uses_input_only(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
         collect_columns(expr).iter().all(|column| column.index() < self.input_column_count)
     }
 }
 
-/// Whether an expression makes no texts or lists, which may be of any length (`repeat`), also not to look at
-/// them: it is run over a whole part.
+/// Returns whether neither an expression nor its operands produce texts or lists, which may have any length
+/// (`repeat`): it is evaluated over a whole hash partition.
 fn is_fixed_width_expression(expr: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> PlanResult<bool> {
     if expr.is::<Literal>() || is_column_or_cast(expr) {
         return Ok(true);
