@@ -1,5 +1,5 @@
-//! What DataFusion calls accumulators, by the states of tables: of many groups at once, of one, and of
-//! its different values.
+//! DataFusion accumulators over the states of aggregate tables: for many groups at once, for one group, and
+//! for the distinct values of one group.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,12 +20,12 @@ use crate::precision_recorder::PrecisionRecorder;
 use crate::state::{self, ChunkStates, StateColumn};
 use crate::{MergeableFunction, TableAggregate};
 
-/// The type of a state in its form on disk.
+/// Returns the Arrow type of an encoded state.
 pub(crate) fn encoded_state_type(aggregate: &TableAggregate) -> Result<DataType> {
     Ok(state::new_state_column(aggregate)?.take_states(0)?.encode()?.data_type().clone())
 }
 
-/// The rows of `states` that are states.
+/// Returns a mask of the rows of `states` that are not null; `None` if all rows are valid.
 pub(crate) fn present_state_mask(states: &ArrayRef) -> Option<BooleanArray> {
     let nulls = states.logical_nulls().filter(|nulls| nulls.null_count() > 0)?;
     Some(BooleanArray::new(nulls.into_inner(), None))
@@ -33,10 +33,11 @@ pub(crate) fn present_state_mask(states: &ArrayRef) -> Option<BooleanArray> {
 
 // ── many groups ──────────────────────────────────────────────────────────────────────────
 
-/// A state column as DataFusion's accumulator of many groups.
+/// A `GroupsAccumulator` over a state column.
 ///
-/// What travels between its two steps is a state or, of sums and means, a value: where groups are about
-/// as many as rows, DataFusion lets the first step be, and a value is not worth a state of its own.
+/// Between DataFusion's partial and final step, each row carries an encoded state or, for sums and means, a
+/// raw value: if there are about as many groups as rows, DataFusion skips the partial step, and a state per
+/// value would be wasteful.
 pub(crate) struct StateGroupsAccumulator {
     aggregate: TableAggregate,
     column: Box<dyn StateColumn>,
@@ -54,7 +55,8 @@ impl StateGroupsAccumulator {
             && !state::is_nested_type(&self.aggregate.argument_type)
     }
 
-    /// The states of the first groups, the others staying; all of them in their form on disk.
+    /// Takes out all states, puts those beyond `emit_to` back, and returns the number of emitted groups with
+    /// all states.
     fn take_first_states(&mut self, emit_to: EmitTo) -> PlanResult<(usize, ChunkStates)> {
         let all = self.column.take_states(self.group_count).map_err(into_datafusion_error)?;
         let first = match emit_to {
@@ -151,7 +153,7 @@ impl GroupsAccumulator for StateGroupsAccumulator {
         };
         let states = self.column.decode(&states).map_err(into_datafusion_error)?;
         let rows: Vec<u32> = (0..groups.len() as u32).collect();
-        // Sums, unlike sketches, take several states of one group one after another.
+        // Unlike sketches, sums can merge several states into one group one after another.
         let routes = state::StateRoutes {
             incoming_rows: &rows,
             groups: &groups,
@@ -182,7 +184,7 @@ impl GroupsAccumulator for StateGroupsAccumulator {
             return Ok(vec![states.map_err(into_datafusion_error)?]);
         }
         let values = match opt_filter {
-            // A row that does not count is no value.
+            // A row that fails the filter becomes null.
             Some(wanted) => {
                 let wanted = match wanted.null_count() {
                     0 => wanted.clone(),
@@ -203,12 +205,12 @@ impl GroupsAccumulator for StateGroupsAccumulator {
 
 // ── one group ────────────────────────────────────────────────────────────────────────────
 
-/// A state column of one group, as DataFusion's accumulator.
+/// An `Accumulator` over a state column of one group.
 pub(crate) struct StateAccumulator {
     aggregate: TableAggregate,
-    /// In a mutex because an accumulator is `Sync`; nobody else holds it.
+    /// The states. The mutex makes the accumulator `Sync`; it is never contended.
     column: Mutex<Box<dyn state::StateColumn>>,
-    /// Who is told of every answer, and what the plan calls it.
+    /// The call's name in the plan, and the recorder of its answers' precision.
     precision_target: Option<(String, Arc<PrecisionRecorder>)>,
 }
 
@@ -219,7 +221,7 @@ impl std::fmt::Debug for StateAccumulator {
 }
 
 impl StateAccumulator {
-    /// Of no rows yet.
+    /// Creates an accumulator without rows.
     pub(crate) fn new(
         aggregate: TableAggregate,
         told: Option<(String, Arc<PrecisionRecorder>)>,
@@ -261,7 +263,7 @@ impl Accumulator for StateAccumulator {
         {
             precisions.record_precision(call, &self.aggregate.function, precision);
         }
-        // A window calls this for every row, so the states stay.
+        // A window calls this for every row, so the states must remain.
         if let Some(answer) = column.evaluate_in_place().map_err(into_datafusion_error)? {
             return ScalarValue::try_from_array(&answer, 0);
         }
@@ -293,9 +295,9 @@ impl Accumulator for StateAccumulator {
     }
 }
 
-// ── different values ─────────────────────────────────────────────────────────────────────
+// ── distinct values ──────────────────────────────────────────────────────────────────────
 
-/// An aggregate of the different values of one group, with how often each is there.
+/// An accumulator over the distinct values of one group, with the number of occurrences of each.
 pub(crate) struct DistinctAccumulator {
     accumulator_factory: Box<dyn Fn() -> PlanResult<Box<dyn Accumulator>> + Send + Sync>,
     argument_type: DataType,
@@ -309,7 +311,8 @@ impl std::fmt::Debug for DistinctAccumulator {
 }
 
 impl DistinctAccumulator {
-    /// Of no values yet; `aggregate` takes them at the end.
+    /// Creates an accumulator without values; `aggregate` creates the accumulator that takes the values at
+    /// the end.
     pub(crate) fn new(
         argument: &DataType,
         aggregate: impl Fn() -> PlanResult<Box<dyn Accumulator>> + Send + Sync + 'static,

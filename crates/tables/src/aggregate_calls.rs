@@ -1,4 +1,4 @@
-//! Calls of aggregates in DataFusion's plans: which function of ours is meant.
+//! Mapping of aggregate calls in DataFusion's plans to mergeable functions.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     BitwiseOperator, MergeableFunction, distinct_rewrite, first_rows, order_sensitive_aggregates,
 };
 
-/// The call that an expression is, whatever it is named.
+/// Returns the aggregate call within an expression, below any aliases.
 pub fn find_aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
     match expr {
         Expr::AggregateFunction(call) => Some(call),
@@ -24,7 +24,7 @@ pub fn find_aggregate_call(expr: &Expr) -> Option<&AggregateFunction> {
     }
 }
 
-/// What an aggregate estimates by, if it does.
+/// Returns the function that an aggregate estimates its answer with; `None` for exact aggregates.
 pub fn find_estimating_function(expr: &Expr) -> Option<MergeableFunction> {
     let (function, _) =
         resolve_aggregate_call(find_aggregate_call(expr)?, &DFSchema::empty()).ok()?;
@@ -41,7 +41,8 @@ pub fn find_estimating_function(expr: &Expr) -> Option<MergeableFunction> {
     }
 }
 
-/// Our function for a call over rows of `schema`, and its arguments; or why there is none.
+/// Returns the mergeable function for a call over rows of `schema` and its arguments, or the reason why there
+/// is none.
 pub fn resolve_aggregate_call(
     call: &AggregateFunction,
     schema: &DFSchema,
@@ -74,7 +75,7 @@ pub fn resolve_aggregate_call(
         return Ok((added.resolve_function(&parameters)?, values));
     }
     if let Some(standard) = ApproximateAggregate::find_by_name(name) {
-        // A percentile's value arrives as its ORDER BY and as its first argument.
+        // A percentile's value arrives both as its ORDER BY and as its first argument.
         if !params.order_by.is_empty() && standard != ApproximateAggregate::PercentileCont {
             return Err(format!("`{name}` is called with ORDER BY"));
         }
@@ -97,7 +98,7 @@ pub fn resolve_aggregate_call(
             Ok(ScalarValue::Float64(Some(share))) if (0.0..=1.0).contains(&share) => share,
             _ => return Err(format!("the share of `{name}` is from 0 to 1")),
         };
-        // What it is of arrives as its ORDER BY, too.
+        // The value arrives as the ORDER BY, too.
         let is_descending = params.order_by.iter().any(|sort| !sort.asc);
         let share = if is_descending { 1.0 - share } else { share };
         return Ok((MergeableFunction::Percentile { fraction: share }, vec![value.clone()]));
@@ -128,7 +129,7 @@ pub fn resolve_aggregate_call(
         (aggregates::COUNT, [_]) => MergeableFunction::Count,
         (aggregates::SUM, [_]) => MergeableFunction::Sum,
         (aggregates::AVG, [_]) => MergeableFunction::Mean,
-        // All are true if the least is, and some if the greatest is.
+        // `bool_and` is the minimum, `bool_or` the maximum.
         (aggregates::MIN | aggregates::BOOL_AND, [_]) => MergeableFunction::Min,
         (aggregates::MAX | aggregates::BOOL_OR, [_]) => MergeableFunction::Max,
         (aggregates::BIT_AND, [_]) => MergeableFunction::Bitwise(BitwiseOperator::And),
@@ -140,7 +141,7 @@ pub fn resolve_aggregate_call(
     Ok((function, params.args.clone()))
 }
 
-/// Whether the answer of a call depends on the order in which rows come.
+/// Returns true if the answer of a call depends on the order of rows.
 pub fn is_order_sensitive_call(call: &AggregateFunction) -> bool {
     const ORDER_SENSITIVE_FUNCTIONS: [&str; 7] = [
         aggregates::ANY_VALUE,
@@ -155,7 +156,7 @@ pub fn is_order_sensitive_call(call: &AggregateFunction) -> bool {
         && !distinct_rewrite::is_single_row_call(call)
 }
 
-/// The name that an expression gives the column `name`, if it is that column by an alias.
+/// Returns the alias that an expression gives to column `name`; `None` if it is another expression.
 pub fn find_alias(expr: &Expr, name: &str) -> Option<String> {
     let Expr::Alias(alias) = expr else { return None };
     match alias.expr.as_ref() {

@@ -1,5 +1,5 @@
-//! Which aggregates SQL gains: `unique`, `top_k`, `quantile` and so on, their parameters, and what the reference
-//! says of them.
+//! The aggregate functions that Tidemill adds to SQL (`unique`, `top_k`, `quantile` and so on): names,
+//! parameters, return types and reference documentation.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,72 +13,74 @@ use tidemill_sketch::{ExplicitThreshold, Hll, HllParams, Quantiles};
 
 use crate::{MergeableFunction, top_k_result_type};
 
-/// How many different values `top_k` counts exactly per group, at least.
+/// Minimum number of distinct values per group that `top_k` counts exactly.
 ///
-/// It also grows with `k`, so that the estimate of the last of a long list stays good.
+/// The number also grows with `k`, so that the estimate of the last entry of a long list stays good.
 pub const TOP_K_CAPACITY_MIN: u32 = 1024;
 
-/// How many bars a histogram has where nothing is said, and at most.
+/// Default and maximum number of bars of a histogram.
 const HISTOGRAM_BARS_DEFAULT: usize = 20;
 const HISTOGRAM_BARS_MAX: i64 = 10_000;
 
-/// How many samples `bootstrap_sum` draws.
+/// Number of samples that `bootstrap_sum` draws.
 const BOOTSTRAP_REPLICATES: u16 = 200;
 
-/// The most different values that are kept of a group.
+/// Maximum number of distinct values that a state keeps per group.
 const DISTINCT_VALUES_MAX: u32 = 1 << 24;
 
-/// How many different values `inverse_histogram` keeps where nothing is said: its estimates have a standard error of
-/// 1.6 % of all values.
+/// Default sample size of `inverse_histogram`, in distinct values: its estimates have a standard error of 1.6
+/// % of the number of values.
 const INVERSE_HISTOGRAM_SAMPLE_SIZE_DEFAULT: u32 = 4096;
 
-/// The most `top_k` lists.
+/// Maximum `k` of `top_k`.
 pub const TOP_K_VALUES_MAX: usize = 100_000;
 
-/// The parameters of a sketch where none are given: PostgreSQL's and java-hll's.
+/// Default parameters of a stored HyperLogLog sketch: those of PostgreSQL's `hll` and of java-hll.
 pub(crate) const HLL_SKETCH_PARAMS_DEFAULT: HllParams =
     HllParams { log2m: 11, regwidth: 5, expthresh: ExplicitThreshold::Automatic, sparse: true };
 
-/// The parameter of `unique` that trades memory for accuracy.
+/// Valid values of `log2m`, the parameter of `unique` that trades memory for accuracy.
 const LOG2M_RANGE: std::ops::RangeInclusive<i64> = 4..=24;
 
-/// One of the functions added to SQL.
+/// An aggregate function that Tidemill adds to SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TidemillAggregate {
-    /// `unique(x)`, `unique(x, log2m)`: how many different values.
+    /// `unique(x)`, `unique(x, log2m)`: the number of distinct values.
     Unique,
     /// `hll_sketch(x)`, `hll_sketch(x, log2m, regwidth)`: a HyperLogLog of the values, as bytes.
     HllSketch,
-    /// `hll_union(s)`: stored HyperLogLogs as one.
+    /// `hll_union(s)`: the union of stored HyperLogLogs.
     HllUnion,
     /// `top_k(x, k)`, `top_k(x, k, weight)`: the most frequent, or heaviest, values with their counts or weights.
     TopK,
-    /// `quantile(x, q, …)`: values at ranks.
+    /// `quantile(x, q, …)`: the values at given ranks.
     Quantile,
-    /// `histogram(x)`, `histogram(x, bars)`: how many values lie where.
+    /// `histogram(x)`, `histogram(x, bars)`: counts of values in bars.
     Histogram,
-    /// `bootstrap_sum(x, unit)`, `bootstrap_sum(x, unit, seed)`: the sum with the interval that resampling gives it.
+    /// `bootstrap_sum(x, unit)`, `bootstrap_sum(x, unit, seed)`: the sum with a confidence interval by
+    /// resampling.
     BootstrapSum,
-    /// `unique_exact(x)`: how many different values, by the set of them.
+    /// `unique_exact(x)`: the exact number of distinct values, by a set.
     UniqueExact,
-    /// `id_set(x)`: the set of whole numbers, as bytes.
+    /// `id_set(x)`: the set of distinct integers, as bytes.
     IdSet,
-    /// `id_set_union(s)`: stored sets as one.
+    /// `id_set_union(s)`: the union of stored id sets.
     IdSetUnion,
-    /// `id_set_intersection(s)`: what stored sets have in common.
+    /// `id_set_intersection(s)`: the intersection of stored id sets.
     IdSetIntersection,
-    /// `distinct_values(x, n)`: the different values, given up beyond n.
+    /// `distinct_values(x, n)`: the distinct values; NULL if there are more than n.
     DistinctValues,
-    /// `distinct_sample(x, n)`, `distinct_sample(x, n, weight)`: some of the different values with their weights.
+    /// `distinct_sample(x, n)`, `distinct_sample(x, n, weight)`: a sample of the distinct values with their
+    /// weights.
     DistinctSample,
-    /// `inverse_histogram(x, n)`: how many values occur once, twice and so on.
+    /// `inverse_histogram(x, n)`: the number of values that occur once, twice and so on.
     InverseHistogram,
     /// `collect(x, limit)`: the first values in input order.
     Collect,
 }
 
 impl TidemillAggregate {
-    /// All of them.
+    /// All functions, in the order of the variants.
     pub const ALL: [TidemillAggregate; 15] = [
         TidemillAggregate::Unique,
         TidemillAggregate::HllSketch,
@@ -97,7 +99,7 @@ impl TidemillAggregate {
         TidemillAggregate::Collect,
     ];
 
-    /// The name in SQL.
+    /// Returns the function's name in SQL.
     pub fn sql_name(self) -> &'static str {
         match self {
             TidemillAggregate::Unique => "unique",
@@ -118,7 +120,7 @@ impl TidemillAggregate {
         }
     }
 
-    /// How it is called, for help and error messages.
+    /// Returns the call syntax, for help and error messages.
     pub fn call_syntax(self) -> &'static str {
         match self {
             TidemillAggregate::Unique => "unique(x) or unique(x, log2m)",
@@ -145,14 +147,15 @@ impl TidemillAggregate {
         }
     }
 
-    /// What it does, for the reference of functions.
+    /// Returns the entry for the function reference.
     pub fn documentation(self) -> &'static Documentation {
         static ALL: LazyLock<[Documentation; TidemillAggregate::ALL.len()]> =
             LazyLock::new(|| TidemillAggregate::ALL.map(build_documentation));
         &ALL[self as usize]
     }
 
-    /// Which of so many arguments is no constant, but of each row its weight, or its unit, if one is.
+    /// Returns the index of the argument that is a column (the weight or unit of each row) and not a
+    /// constant, if a call with this number of arguments has one.
     pub(crate) fn per_row_argument_index(self, arguments: usize) -> Option<usize> {
         match self {
             TidemillAggregate::TopK | TidemillAggregate::DistinctSample => {
@@ -163,10 +166,11 @@ impl TidemillAggregate {
         }
     }
 
-    /// The function with its parameters, which follow the value in the call.
+    /// Returns the mergeable function for a call with the given constants, which follow the value in the
+    /// call.
     ///
     /// # Errors
-    /// A message for the user where a parameter is missing or out of range.
+    /// Returns a message for the user if a parameter is missing or out of range.
     pub fn resolve_function(self, parameters: &[ScalarValue]) -> Result<MergeableFunction, String> {
         let integer =
             |value: &ScalarValue, what: &str, range: std::ops::RangeInclusive<i64>| match value
@@ -258,7 +262,7 @@ impl TidemillAggregate {
                 sample_size: INVERSE_HISTOGRAM_SAMPLE_SIZE_DEFAULT,
             }),
             (TidemillAggregate::InverseHistogram, [items]) => {
-                // Of two an estimate has no error yet.
+                // An estimate from two values has no error bound yet.
                 let items = integer(items, "n", 3..=i64::from(DISTINCT_VALUES_MAX))? as u32;
                 Ok(MergeableFunction::InverseHistogram { sample_size: items })
             }
@@ -289,7 +293,7 @@ impl TidemillAggregate {
         }
     }
 
-    /// The type of its answer.
+    /// Returns the type of the answer for the given argument types.
     pub(crate) fn return_type(self, arguments: &[DataType]) -> PlanResult<DataType> {
         let Some(value) = arguments.first() else {
             return plan_err!("`{}` is called as {}", self.sql_name(), self.call_syntax());
@@ -619,10 +623,10 @@ fn build_documentation(added: TidemillAggregate) -> Documentation {
     .build()
 }
 
-/// How many different values `unique` counts exactly by default.
+/// Returns the number of distinct values that `unique` counts exactly by default.
 fn exactly_counted_values_max() -> u64 {
     let mut state = Hll::default();
-    // Any different hashes will do.
+    // Any distinct hashes will do.
     let past = (1..).find(|n: &u64| {
         state.add_hash(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         !state.is_exact()
@@ -634,7 +638,7 @@ fn list_type(item: &DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item.clone(), true)))
 }
 
-/// A list of structs of two fields.
+/// Returns the type of a list of structs of two fields.
 fn entry_list_type(first: &str, of: &DataType, second: &str, number: DataType) -> DataType {
     let fields = vec![Field::new(first, of.clone(), true), Field::new(second, number, false)];
     list_type(&DataType::Struct(fields.into()))
@@ -647,10 +651,10 @@ fn has_fractional_part(value: &ScalarValue) -> bool {
     }
 }
 
-/// Ranks from literals, each from 0 to 1.
+/// Parses ranks from literals, each from 0 to 1.
 ///
 /// # Errors
-/// A message for the user.
+/// Returns a message for the user.
 pub fn parse_quantile_ranks(parameters: &[ScalarValue]) -> Result<Vec<f64>, String> {
     let rank = |value: &ScalarValue| match value.cast_to(&DataType::Float64) {
         Ok(ScalarValue::Float64(Some(rank))) if (0.0..=1.0).contains(&rank) => Ok(rank),

@@ -1,6 +1,6 @@
-//! What DataFusion calls estimates, by our states: `approx_distinct` is `unique`, `approx_median` and
-//! `approx_percentile_cont` are `quantile`. One implementation by each name, whichever way a query
-//! goes: DataFusion's own would answer differently, and say nothing of how far off it may be.
+//! DataFusion's approximate aggregates, computed by Tidemill's states: `approx_distinct` is `unique`,
+//! `approx_median` and `approx_percentile_cont` are `quantile`. Each name thus has one implementation on
+//! every path; DataFusion's own would answer differently and report no error bound.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use tidemill_sql::datafusion_names::aggregates;
 use crate::MergeableFunction;
 use crate::aggregate_functions::{TidemillAggregate, parse_quantile_ranks};
 
-/// A name of DataFusion's for one of our functions.
+/// An approximate aggregate of DataFusion that maps to a [`TidemillAggregate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ApproximateAggregate {
     /// `approx_distinct(x)`.
@@ -28,14 +28,14 @@ pub(crate) enum ApproximateAggregate {
 }
 
 impl ApproximateAggregate {
-    /// All of them.
+    /// All aggregates, in the order of the variants.
     pub(crate) const ALL: [ApproximateAggregate; 3] = [
         ApproximateAggregate::Distinct,
         ApproximateAggregate::Median,
         ApproximateAggregate::PercentileCont,
     ];
 
-    /// The name in SQL.
+    /// Returns the function's name in SQL.
     pub(crate) fn sql_name(self) -> &'static str {
         match self {
             ApproximateAggregate::Distinct => aggregates::APPROX_DISTINCT,
@@ -44,12 +44,12 @@ impl ApproximateAggregate {
         }
     }
 
-    /// The one of this name.
+    /// Returns the aggregate of this name.
     pub(crate) fn find_by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|standard| standard.sql_name() == name)
     }
 
-    /// Which function it is.
+    /// Returns the function that computes it.
     pub(crate) fn tidemill_aggregate(self) -> TidemillAggregate {
         match self {
             ApproximateAggregate::Distinct => TidemillAggregate::Unique,
@@ -59,8 +59,7 @@ impl ApproximateAggregate {
         }
     }
 
-    /// The arguments that it takes, as DataFusion has them: what they are cast to is said in partial
-    /// tables.
+    /// Returns DataFusion's signature. The types that it coerces arguments to appear in partial tables.
     pub(crate) fn signature(self) -> Signature {
         match self {
             ApproximateAggregate::Distinct => ApproxDistinct::new().signature().clone(),
@@ -69,10 +68,11 @@ impl ApproximateAggregate {
         }
     }
 
-    /// The function with its parameters, which follow the value in the call.
+    /// Returns the mergeable function for a call with the given constants, which follow the value in the
+    /// call.
     ///
     /// # Errors
-    /// A message for the user where a parameter is missing, out of range or without a meaning here.
+    /// Returns a message for the user if a parameter is missing, out of range or unsupported.
     pub(crate) fn resolve_function(
         self,
         parameters: &[ScalarValue],
@@ -102,7 +102,7 @@ impl ApproximateAggregate {
         }
     }
 
-    /// How it is called.
+    /// Returns the call syntax.
     pub(crate) fn call_syntax(self) -> &'static str {
         match self {
             ApproximateAggregate::Distinct => "approx_distinct(expression)",
@@ -113,7 +113,7 @@ impl ApproximateAggregate {
         }
     }
 
-    /// What it does, for the reference of functions.
+    /// Returns the entry for the function reference.
     pub(crate) fn documentation(self) -> &'static Documentation {
         static ALL: LazyLock<[Documentation; 3]> = LazyLock::new(|| {
             ApproximateAggregate::ALL.map(|standard| {
@@ -131,7 +131,7 @@ impl ApproximateAggregate {
         &ALL[self as usize]
     }
 
-    /// Its answer's type.
+    /// Returns the type of the answer.
     pub(crate) fn return_type(self) -> DataType {
         match self.tidemill_aggregate() {
             TidemillAggregate::Unique => DataType::Int64,
@@ -140,11 +140,11 @@ impl ApproximateAggregate {
     }
 }
 
-/// The rank counted from the largest value: 0.05 for 0.95, exactly as it is written.
+/// Returns the rank counted from the largest value, as the exact decimal: 0.05 for 0.95.
 fn complement_rank(rank: f64) -> f64 {
     let text = rank.to_string();
     let digits = text.split_once('.').map_or("", |(_, digits)| digits);
-    // A rank of more digits than that is no decimal that anybody wrote.
+    // No user writes a rank with more digits than that.
     let scale = u32::try_from(digits.len()).ok().and_then(|count| 10u64.checked_pow(count));
     match scale.and_then(|scale| Some((scale, digits.parse::<u64>().ok()?))) {
         Some((scale, part)) if scale < 1 << 53 && rank < 1.0 => {

@@ -1,8 +1,9 @@
-//! Rows in portions, between which the size of a table is checked.
+//! Batch slices, between which the size of a table is checked.
 //!
-//! A batch of 8,192 rows of as many groups makes a table of sums 400 kB larger, and one of exact `kurtosis` of floats of
-//! many magnitudes 16 MB. A budget holds only if the table is checked before it has grown by much of it, on every
-//! thread. So a batch is cut by what the states of the table have taken per row so far.
+//! A batch of 8,192 rows with as many groups makes a table of sums 400 kB larger, and one of exact `kurtosis`
+//! of floats of many magnitudes 16 MB. A budget holds only if every thread checks its table before it has
+//! grown by a large part of the budget. A batch is therefore cut by the memory that the table's states have
+//! taken per row so far.
 
 use std::collections::VecDeque;
 
@@ -13,25 +14,26 @@ use tidemill_sql::memory_pool::id_set_memory_error;
 
 use crate::{AggregateTable, MergeableFunction, TableSpec};
 
-/// Maximum growth of a table by one portion, in bytes, whatever the budget.
+/// Maximum growth of a table by one slice, in bytes, whatever the budget.
 const SLICE_GROWTH_BYTES_MAX: usize = 16 << 20;
 
-/// Minimum growth for which rows are cut. It bounds the cost of small portions.
+/// Minimum growth for which a batch is cut, in bytes. It bounds the cost of small slices.
 const SLICE_GROWTH_BYTES_MIN: usize = 64 << 10;
 
-/// The rows of a batch that a table has not taken yet.
+/// The rows of a batch that the table has not taken yet.
 pub struct BatchSlices {
     pending_batches: VecDeque<RecordBatch>,
     growth_bytes: usize,
 }
 
 impl BatchSlices {
-    /// Cuts a batch for a table that may have `table_bytes`, so that a portion adds about a quarter of them, 16 MiB at
-    /// most, or what one row adds.
+    /// Cuts a batch for a table that may have `table_bytes`, so that a slice adds about a quarter of them, at
+    /// most 16 MiB, and at least one row.
     ///
     /// # Errors
-    /// [`Error::Memory`](tidemill_base::error::Error::Memory) where a stored set of numbers by itself needs more than
-    /// the `group_bytes_max` that a group may have: it is refused by what its first bytes say, before it is decoded.
+    /// Returns [`Error::MemoryBudgetTooSmall`](tidemill_base::error::Error::MemoryBudgetTooSmall) if a single stored id set needs more
+    /// than `group_bytes_max`, the limit of a group. Its header gives the size, so it is rejected before it
+    /// is decoded.
     pub fn new(
         spec: &TableSpec,
         batch: &RecordBatch,
@@ -43,7 +45,7 @@ impl BatchSlices {
         Ok(BatchSlices { pending_batches: batches, growth_bytes })
     }
 
-    /// Returns the next rows for the table, or none after the last.
+    /// Returns the next slice for the table, or `None` after the last.
     pub fn next_slice(&mut self, table: &AggregateTable) -> Option<RecordBatch> {
         let batch = self.pending_batches.pop_front()?;
         let len = table.estimate_rows_for_growth(self.growth_bytes);
@@ -54,13 +56,13 @@ impl BatchSlices {
         Some(batch.slice(0, len))
     }
 
-    /// Returns the rows that are left.
+    /// Returns the remaining rows.
     pub(crate) fn into_remaining_batches(self) -> impl Iterator<Item = RecordBatch> {
         self.pending_batches.into_iter()
     }
 }
 
-/// Cuts a batch by the sizes of its stored sets of numbers, which are far smaller than what they are decoded to.
+/// Cuts a batch by the decoded sizes of its stored id sets, which are far larger than their encoded sizes.
 fn cut_by_id_set_sizes(
     spec: &TableSpec,
     batch: &RecordBatch,

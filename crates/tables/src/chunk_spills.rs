@@ -1,7 +1,8 @@
-//! Chunks on disk while a table is larger than memory.
+//! Spill files of chunks and rows, for tables that are larger than memory.
 //!
-//! A spill is an Arrow IPC stream of encoded chunks, or of rows that are not grouped yet, in the run's [`SpillSpace`]. It is written in
-//! batches of a few MiB so that reading one back takes little memory, and read back in order.
+//! A spill file is an Arrow IPC stream of encoded chunks, or of rows that are not grouped yet, in the run's
+//! [`SpillSpace`]. Batches of a few MiB keep the memory for reading small. Batches are read in the order
+//! written.
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::error::ArrowError;
@@ -12,17 +13,17 @@ use tidemill_sql::spills::{SpillAppender, SpillSpace, SpilledData};
 
 use super::value_encoding::{compact_views, logical_bytes};
 
-/// How many bytes of groups a spill file's or a partial table's batch holds, about.
+/// Approximate size of a batch in a spill file or a partial table, in bytes.
 pub const SPILL_BATCH_BYTES: usize = 4 << 20;
 
-/// Encoded chunks or rows in writing.
+/// Writes encoded chunks or rows to a spill file.
 pub struct ChunkSpillWriter {
     spill_space: SpillSpace,
     writer: Option<(SpilledData, StreamWriter<SpillAppender>)>,
 }
 
 impl ChunkSpillWriter {
-    /// A writer that begins its spill at the first chunk.
+    /// Creates a writer that creates its file with the first chunk.
     pub fn new(space: &SpillSpace) -> Self {
         ChunkSpillWriter { spill_space: space.clone(), writer: None }
     }
@@ -30,7 +31,7 @@ impl ChunkSpillWriter {
     /// Appends an encoded chunk, or rows.
     ///
     /// # Errors
-    /// Where the folder cannot be written to, or the disk is full.
+    /// Returns an error if the folder is not writable or the disk is full.
     pub fn write_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         let (_, writer) = match &mut self.writer {
             Some(writer) => writer,
@@ -46,19 +47,19 @@ impl ChunkSpillWriter {
         Ok(())
     }
 
-    /// Gives back the memory that it gathers in, until it is written to again.
+    /// Releases the write buffer until the next write.
     ///
     /// # Errors
-    /// As [`SpillWriter::write`].
+    /// Returns the errors of [`ChunkSpillWriter::write_batch`].
     pub fn release_buffer(&mut self) -> Result<()> {
         let Some((_, writer)) = &mut self.writer else { return Ok(()) };
         writer.get_mut().flush_and_release_buffer().map_err(|e| Error::io("spill to", "a file", e))
     }
 
-    /// Ends writing; the chunks can be read as often as wanted.
+    /// Finishes the file, which can then be read any number of times.
     ///
     /// # Errors
-    /// As [`SpillWriter::write`].
+    /// Returns the errors of [`ChunkSpillWriter::write_batch`].
     pub fn finish(self) -> Result<ChunkSpillFile> {
         let Some((spill, mut writer)) = self.writer else { return Ok(ChunkSpillFile(None)) };
         writer.finish().and_then(|()| writer.flush()).map_err(spill_error)?;
@@ -73,19 +74,19 @@ fn spill_error(error: ArrowError) -> Error {
     }
 }
 
-/// Encoded chunks or rows on disk.
+/// A spill file of encoded chunks or rows.
 pub struct ChunkSpillFile(Option<SpilledData>);
 
 impl ChunkSpillFile {
-    /// How many bytes the chunks take on disk.
+    /// Returns the size on disk, in bytes.
     pub fn disk_bytes(&self) -> u64 {
         self.0.as_ref().map_or(0, SpilledData::bytes)
     }
 
-    /// The chunks, in the order in which they were written.
+    /// Reads the chunks in the order in which they were written.
     ///
     /// # Errors
-    /// Where they cannot be read back.
+    /// Returns an error if they cannot be read back.
     pub fn read_batches(&self) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>> + Send>> {
         let Some(spill) = &self.0 else { return Ok(Box::new(std::iter::empty())) };
         let reader = StreamReader::try_new(spill.reader(), None)?;
@@ -93,7 +94,7 @@ impl ChunkSpillFile {
     }
 }
 
-/// A batch in slices of about [`BATCH_BYTES`].
+/// Cuts a batch into slices of about [`SPILL_BATCH_BYTES`].
 pub fn slice_batch(batch: &RecordBatch) -> impl Iterator<Item = Result<RecordBatch>> + '_ {
     let bytes: usize = batch.columns().iter().map(logical_bytes).sum();
     let rows = batch.num_rows();

@@ -1,9 +1,11 @@
-//! Distinct counts, and sums, means and their likes of different values, as two aggregations, whatever stands beside them.
+//! An optimizer rule that turns `DISTINCT` aggregates into two aggregations, whatever other aggregates stand
+//! beside them.
 //!
-//! `count(DISTINCT x)` counts groups: below, rows are grouped by the keys and by `x`; above, the
-//! groups of each key are counted, or what is different summed up. So it is exact, merges and spills as any grouping does.
-//! DataFusion's rule does that where nothing else is computed. Beside others, and where several things are counted,
-//! each row is taken once for the other aggregates and once for each count:
+//! `count(DISTINCT x)` counts groups: the lower aggregation groups the rows by the keys and by `x`; the upper
+//! one counts the groups of each key, or adds up the distinct values. This is exact, and merges and spills as
+//! any aggregation. DataFusion's own rule does the same if nothing else is computed. Beside other aggregates,
+//! or for several distinct arguments, each row is taken once for the other aggregates and once for each
+//! distinct argument:
 //!
 //! ```text
 //!   k  x   y   v          branch  k  x  y   aggregates of v          k  first(branch 0)  count(x)  count(y)
@@ -13,7 +15,8 @@
 //!                           2     a  ∅  q        ∅
 //! ```
 //!
-//! DataFusion's rule would also add sums of sums, which are rounded more than once; it is not asked then.
+//! DataFusion's rule would also add up sums of sums, which are rounded more than once; it is not used for
+//! those.
 
 use std::sync::Arc;
 
@@ -37,7 +40,7 @@ use crate::MergeableFunction;
 use crate::aggregate_calls::{find_aggregate_call, resolve_aggregate_call};
 use crate::limited_lists;
 
-/// The rule, in the place of DataFusion's.
+/// The optimizer rule, which replaces DataFusion's.
 #[derive(Debug, Default)]
 pub(crate) struct DistinctAggregatesRule(SingleDistinctToGroupBy);
 
@@ -75,12 +78,12 @@ impl OptimizerRule for DistinctAggregatesRule {
         if has_sets {
             return Ok(Transformed::no(plan));
         }
-        // What has no state of ours runs on DataFusion's path in any case, which counts as well.
+        // A function without a mergeable state runs on DataFusion's path in any case, which counts as well.
         let schema = aggregate.input.schema();
         let others_merge = calls.iter().all(|call| {
             is_rewritable_distinct_call(call) || resolve_aggregate_call(call, schema).is_ok()
         });
-        // Without keys, null of no row could not be told from null of too many values.
+        // Without keys, a null answer to no rows could not be told from one that means too many values.
         let may_give_up = |call: &&AggregateFunction| {
             matches!(
                 resolve_aggregate_call(call, schema),
@@ -95,7 +98,7 @@ impl OptimizerRule for DistinctAggregatesRule {
     }
 }
 
-/// Functions of different values that are asked of the groups of them.
+/// Functions whose `DISTINCT` calls can be computed from groups of distinct values.
 const REWRITABLE_DISTINCT_FUNCTIONS: [&str; 11] = [
     aggregates::ARRAY_AGG,
     aggregates::AVG,
@@ -123,14 +126,14 @@ fn is_rewritable_distinct_call(call: &AggregateFunction) -> bool {
         && params.null_treatment.is_none()
 }
 
-/// Columns of our own in a plan; they also name the keys of partial tables.
+/// Name of the branch column that the rule adds to a plan. Such names also appear as keys of partial tables.
 const BRANCH_COLUMN: &str = "branch of counts";
 
 fn distinct_column_name(index: usize) -> String {
     format!("counted {index}")
 }
 
-/// What a key is called: as it is, if that is its name alone.
+/// Returns the name of a key column: its own name if that is unique.
 fn key_column_name(aggregate: &Aggregate, index: usize) -> String {
     let fields = aggregate.schema.fields();
     let name = fields[index].name();
@@ -148,15 +151,17 @@ fn branch_equals(index: usize) -> Expr {
     column_expr(BRANCH_COLUMN).eq(lit(index as i64))
 }
 
-/// A name besides its own of the function that takes what was aggregated from the one row that has it.
+/// An alias that marks the function which returns an aggregate's value from the only row that has it.
 const SINGLE_ROW_ALIAS: &str = "value of one row";
 
-/// Whether a call is of that function, to which no order of rows matters.
+/// Returns true if a call is of the function marked by `SINGLE_ROW_ALIAS`, whose answer does not depend on
+/// row order.
 pub fn is_single_row_call(call: &AggregateFunction) -> bool {
     call.func.aliases().iter().any(|alias| alias == SINGLE_ROW_ALIAS)
 }
 
-/// Returns true if a step makes the branches of distinct counts, each of which has every input row once.
+/// Returns true if a step creates the branches of distinct aggregates, each of which has every input row
+/// once.
 pub fn is_branch_unnest(step: &Unnest) -> bool {
     step.exec_columns.iter().any(|column| column.name == BRANCH_COLUMN)
 }
@@ -164,7 +169,7 @@ pub fn is_branch_unnest(step: &Unnest) -> bool {
 fn rewrite_distinct_aggregate(aggregate: &Aggregate) -> PlanResult<LogicalPlan> {
     let input = &aggregate.input;
     let schema = input.schema();
-    // Each row once for the aggregates that are no counts, and once for each different count.
+    // Each row once for the other aggregates, and once for each distinct argument and filter.
     let mut counts: Vec<(&Expr, Option<&Expr>)> = Vec::new();
     for expr in &aggregate.aggr_expr {
         let call = find_aggregate_call(expr).filter(|call| is_rewritable_distinct_call(call));
@@ -184,12 +189,12 @@ fn rewrite_distinct_aggregate(aggregate: &Aggregate) -> PlanResult<LogicalPlan> 
         )?
         .unnest_column(Column::new_unqualified(BRANCH_COLUMN))?;
 
-    // Below: by the keys, the branch and what is counted.
+    // The lower aggregation groups by the keys, the branch and the distinct arguments.
     let mut keys: Vec<Expr> = Vec::new();
     for (index, expr) in aggregate.group_expr.iter().enumerate() {
         keys.push(expr.clone().unalias_nested().data.alias(key_column_name(aggregate, index)));
     }
-    // A list has nulls, too: a row that its filter leaves out is of no value, and not of null.
+    // Lists include nulls: a row that the filter rejects has no value, which differs from NULL.
     let mut branch: Option<Expr> = None;
     for (index, count) in counts.iter().enumerate() {
         let is_list = |call: &AggregateFunction| {
@@ -235,7 +240,7 @@ fn rewrite_distinct_aggregate(aggregate: &Aggregate) -> PlanResult<LogicalPlan> 
     }
     let below = rows.aggregate(keys, states)?;
 
-    // Above: by the keys alone. What was aggregated is in one row of each.
+    // The upper aggregation groups by the keys alone. Each key has one row with the other aggregates.
     let keys =
         (0..aggregate.group_expr.len()).map(|index| column_expr(key_column_name(aggregate, index)));
     let keys: Vec<Expr> = keys.collect();
@@ -265,7 +270,8 @@ fn rewrite_distinct_aggregate(aggregate: &Aggregate) -> PlanResult<LogicalPlan> 
                 call.params.distinct = false;
                 call.params.filter = None;
                 call.params.args[0] = column_expr(distinct_column_name(place));
-                // Lists and texts of different values are in their order: there is no other in groups of them.
+                // Lists and strings of distinct values are in ascending order: groups of them have no other
+                // order.
                 let is_list = call.func.name() == aggregates::ARRAY_AGG;
                 if is_list {
                     call.params.filter = Some(Box::new(branch_equals(place + 1)));
@@ -280,14 +286,15 @@ fn rewrite_distinct_aggregate(aggregate: &Aggregate) -> PlanResult<LogicalPlan> 
             None => {
                 let args = vec![column_expr(name.clone())];
                 let filter = Some(Box::new(branch_equals(0)));
-                // Of a list, a struct or a map DataFusion would count the whole batch with each group.
+                // For nested values, DataFusion's first_value would count the memory of the whole batch for
+                // each group.
                 let is_nested = field.data_type().is_nested();
                 let first = if is_nested { array_agg_udaf() } else { first_value_udaf() };
                 let first = Arc::new(first.as_ref().clone().with_aliases([SINGLE_ROW_ALIAS]));
                 let first =
                     if is_nested { limited_lists::limit_array_agg(first, 1) } else { first };
                 let first = AggregateFunction::new_udf(first, args, false, filter, vec![], None);
-                // Without keys there is an answer to no rows, too.
+                // Without keys there is also an answer to no rows.
                 let none = match resolve_aggregate_call(call, schema) {
                     Ok((
                         MergeableFunction::Count
@@ -338,7 +345,7 @@ fn rewrite_distinct_aggregate(aggregate: &Aggregate) -> PlanResult<LogicalPlan> 
     below.aggregate(keys, answers)?.project(shown)?.build()
 }
 
-/// A list without items of a list's type.
+/// Returns an empty list of the given list type.
 pub(crate) fn empty_list_value(of: &arrow::datatypes::DataType) -> Option<ScalarValue> {
     let arrow::datatypes::DataType::List(item) = of else { return None };
     let list = arrow::array::new_empty_array(item.data_type());

@@ -1,8 +1,8 @@
 //! The first rows of each group: `row_number() OVER (PARTITION BY k ORDER BY v) <= 3`.
 //!
-//! A condition that keeps the first rows of each partition makes an aggregation of the window, so that
-//! nothing is sorted but what is kept, and so that the rows merge, spill and run on all cores as any other
-//! aggregate's:
+//! An optimizer rule turns a window below a condition that keeps the first rows of each partition into an
+//! aggregation. Only the kept rows are then sorted, and they merge, spill and run on all cores as the states
+//! of any other aggregate do:
 //!
 //! ```text
 //!   Filter: row_number() <= 3                 Filter: row_number() <= 3
@@ -11,8 +11,8 @@
 //!       k, v, s                                     Aggregate: by k, rows = the 3 first of {v, s} by v
 //! ```
 //!
-//! Rows that are equal in what they are ordered by come in the order of the columns that are kept, first to
-//! last: the answer is the same in whatever order they come.
+//! Rows that are equal in the ORDER BY columns are ordered by the kept columns, first to last, so the answer
+//! does not depend on the order of the input.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -49,52 +49,52 @@ use crate::accumulators::{StateAccumulator, StateGroupsAccumulator};
 use crate::state::compute_key_prefixes;
 use crate::{MergeableFunction, TableAggregate, encode_row_position};
 
-/// The most rows of a group that are kept in memory. Where more are asked for these may be nearly all
-/// rows, which sorting takes less time and memory for.
+/// Maximum number of rows of a group that are kept in memory. Above it, the kept rows may be nearly all rows,
+/// and sorting takes less time and memory.
 const FIRST_ROWS_MAX: usize = 1000;
 
-/// What the rows of a group are called in plans.
+/// Name of the column of a group's rows in plans.
 const FIRST_ROWS_COLUMN: &str = "first rows";
 
-/// The field of the answer that has a row's number.
+/// Name of the answer's field with the row number.
 const ROW_NUMBER_FIELD: &str = windows::ROW_NUMBER;
 
-/// Which rows of a group are its first.
+/// The definition of a group's first rows: their maximum count, columns, order and answer.
 pub struct FirstRowsSpec {
-    /// How many at most.
+    /// Maximum number of rows.
     pub(crate) rows_max: usize,
-    /// The columns that the rows have: those that they are ordered by, then the others.
+    /// The columns of the rows: the ORDER BY columns, then the others.
     pub(crate) columns: Fields,
-    /// How they are ordered by the first of these.
+    /// The sort options of the first columns.
     sort_options: Vec<SortOptions>,
-    /// What is answered of them.
+    /// The answer computed from the rows.
     pub(crate) answer: FirstRowsAnswer,
     pub(crate) row_converter: RowConverter,
 }
 
-/// What is answered of a group's first rows.
+/// The answer computed from a group's first rows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum FirstRowsAnswer {
-    /// The rows, each with its number.
+    /// The rows, each with its row number.
     NumberedRows,
-    /// Something of the last column. The last of those that rows are ordered by is their place in the input, which
-    /// the table knows ([`TableSpec::has_positions`](crate::TableSpec::has_positions)).
+    /// An answer from the last column. The last of the ORDER BY columns is the row's position in the input,
+    /// which the table provides ([`TableSpec::needs_positions`](crate::TableSpec::needs_positions)).
     ColumnValue {
-        /// Whether rows without a value are left out.
+        /// True if rows without a value are skipped.
         skips_nulls: bool,
-        /// What of it.
+        /// The answer computed from the column.
         column_answer: ColumnAnswer,
     },
 }
 
-/// What is answered of a column of the first rows.
+/// The answer computed from a column of the first rows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ColumnAnswer {
-    /// The value of the last of the rows, if there are as many as are asked for; of one, that of the first.
+    /// The value of the last row if there are as many rows as requested; for one row, the first value.
     LastValue,
-    /// The values as a list; null where there is no row.
+    /// The values as a list; NULL without rows.
     List,
-    /// The values as one text, with this between them; null where there is no row.
+    /// The values joined with this separator; NULL without rows.
     JoinedText(String),
 }
 
@@ -120,7 +120,7 @@ impl FirstRowsSpec {
         })
     }
 
-    /// Which column is the row's place in the input, where one is.
+    /// Returns the index of the column with the row's position in the input, if there is one.
     pub(crate) fn position_column(&self) -> Option<usize> {
         match self.answer {
             FirstRowsAnswer::NumberedRows => None,
@@ -128,11 +128,11 @@ impl FirstRowsSpec {
         }
     }
 
-    /// The columns of rows: those of the argument and, where one is asked for, their place in the input; what rows are
-    /// ordered by as floats are ordered.
+    /// Returns the columns of the rows: those of the argument and, if needed, the position in the input.
+    /// Floats of the ORDER BY columns are normalized for sorting.
     ///
     /// # Errors
-    /// Where nobody knows the places.
+    /// Returns an error if positions are needed and missing.
     pub(crate) fn add_positions(
         &self,
         argument: &[ArrayRef],
@@ -147,8 +147,8 @@ impl FirstRowsSpec {
         Ok(by.chain([Arc::clone(positions)]).chain(rest.iter().cloned()).collect())
     }
 
-    /// The places of the rows of groups that a file keeps, groups being told apart by `offsets`: those of a file that
-    /// stands behind are behind.
+    /// Creates the positions of a partial table's rows, whose groups `offsets` delimits: rows of a later file
+    /// have larger positions.
     pub(crate) fn create_file_positions(
         &self,
         file: usize,
@@ -164,7 +164,7 @@ impl FirstRowsSpec {
         Arc::new(UInt64Array::from_iter_values(places))
     }
 
-    /// What SQL calls it.
+    /// Returns the function's name in SQL.
     pub(crate) fn sql_name(&self) -> &'static str {
         match &self.answer {
             FirstRowsAnswer::NumberedRows => ROW_NUMBER_FIELD,
@@ -183,7 +183,7 @@ impl FirstRowsSpec {
         }
     }
 
-    /// 64 bits of the first column, by which most rows can be told apart.
+    /// Returns 64 bits of each value of the first column, which decide most comparisons of rows.
     pub(crate) fn compute_key_prefixes(&self, first: &ArrayRef) -> Vec<u64> {
         compute_key_prefixes(
             first,
@@ -191,7 +191,7 @@ impl FirstRowsSpec {
         )
     }
 
-    /// The columns of the answer's rows.
+    /// Returns the fields of the answer's rows.
     pub(crate) fn answer_fields(&self) -> Fields {
         let number = Arc::new(Field::new(ROW_NUMBER_FIELD, DataType::UInt64, false));
         self.columns.iter().cloned().chain([number]).collect()
@@ -202,7 +202,7 @@ impl FirstRowsSpec {
     }
 }
 
-/// How rows are ordered by columns that the query does not order by.
+/// The sort options of columns that are not in the ORDER BY.
 const UNORDERED_COLUMN_OPTIONS: SortOptions = SortOptions { descending: false, nulls_first: false };
 
 impl fmt::Display for FirstRowsSpec {
@@ -228,7 +228,7 @@ impl fmt::Display for FirstRowsSpec {
             ..
         } = &self.answer
         {
-            // A line of a partial table: no character breaks it.
+            // The text is a line of a partial table, so no character may break the line.
             write!(f, "; with {separator:?} between")?;
         }
         f.write_str(")")
@@ -258,7 +258,7 @@ impl Hash for FirstRowsSpec {
 
 // ── the rule ─────────────────────────────────────────────────────────────────────────────
 
-/// Makes aggregations of windows of which the first rows are kept.
+/// The optimizer rule that replaces windows below a row-number condition with aggregations.
 #[derive(Debug)]
 pub(crate) struct FirstRowsRule;
 
@@ -301,7 +301,7 @@ fn rewrite_filter(filter: &Filter) -> PlanResult<Option<LogicalPlan>> {
     let Some(most) = most.filter(|most| (1..=FIRST_ROWS_MAX).contains(most)) else {
         return Ok(None);
     };
-    // Without a step between, all columns are looked at above.
+    // Without a projection in between, the filter's parent may use all columns.
     let needed: Option<Vec<&Column>> =
         steps.last().map(|step| step.expr.iter().flat_map(Expr::column_refs).collect());
     let is_needed = |column: &Column| needed.as_ref().is_none_or(|all| all.contains(&column));
@@ -315,7 +315,7 @@ fn rewrite_filter(filter: &Filter) -> PlanResult<Option<LogicalPlan>> {
     Ok(Some(LogicalPlan::Filter(Filter::try_new(filter.predicate.clone(), Arc::new(made))?)))
 }
 
-/// The call, if it numbers all rows.
+/// Returns the window call of an expression, if it numbers all rows.
 fn find_row_number_call(expr: &Expr) -> Option<&WindowFunction> {
     match expr {
         Expr::Alias(alias) => find_row_number_call(&alias.expr),
@@ -330,7 +330,7 @@ fn find_row_number_call(expr: &Expr) -> Option<&WindowFunction> {
     }
 }
 
-/// How many of the first rows a condition lets pass at most, if it is one on their number.
+/// Returns the maximum row number that a condition lets pass, if it is a condition on the row number.
 fn find_row_number_bound(
     condition: &Expr,
     steps: &[&Projection],
@@ -364,7 +364,7 @@ fn find_row_number_bound(
     }
 }
 
-/// Whether an expression above the steps is a column of below them, whatever it is called there.
+/// Returns true if an expression above the projections is the given column below them, under any name.
 fn is_column_below(expr: &Expr, steps: &[&Projection], column: &Column) -> bool {
     let expr = strip_row_number_casts(expr);
     let Expr::Column(found) = expr else { return false };
@@ -377,7 +377,7 @@ fn is_column_below(expr: &Expr, steps: &[&Projection], column: &Column) -> bool 
     }
 }
 
-/// What an expression is of that changes no number of rows.
+/// Returns the expression below aliases and casts that do not change a row number.
 fn strip_row_number_casts(expr: &Expr) -> &Expr {
     let keeps = |to: &DataType| matches!(to, DataType::Int64 | DataType::UInt64);
     match expr {
@@ -390,7 +390,8 @@ fn strip_row_number_casts(expr: &Expr) -> &Expr {
     }
 }
 
-/// The window's columns that are needed, of the first rows; nothing where there is no such order.
+/// Builds the plan that aggregates the first rows and unnests the needed window columns; `None` if the order
+/// is not supported.
 fn build_first_rows_aggregate(
     window: &Window,
     call: &WindowFunction,
@@ -418,7 +419,7 @@ fn build_first_rows_aggregate(
             keys.push(key.clone());
         }
     }
-    // A float is told apart from its equals by no key: each row has its own.
+    // Floats that are equal as keys may differ, so they are kept in each row and not taken from the key.
     let is_own = |expr: &Expr| {
         Ok::<_, datafusion::error::DataFusionError>(!has_distinguishable_equals(&of(expr)?))
     };
@@ -440,7 +441,7 @@ fn build_first_rows_aggregate(
         shown.push((expr, place));
     }
     if columns.is_empty() {
-        // There is nothing to tell rows apart by.
+        // Without columns, no row differs from another.
         columns.push(lit(0_i8));
     }
     let types = columns.iter().map(of).collect::<PlanResult<Vec<_>>>()?;
@@ -497,27 +498,27 @@ fn build_first_rows_aggregate(
     Ok(Some(made))
 }
 
-/// Where a column is in the aggregation's answer.
+/// The place of a column in the aggregation's answer.
 enum ColumnPlace {
     Key,
     InRow(usize),
 }
 
-/// Whether values of a type may be equal as keys and not the same: zeros and NaNs.
+/// Returns true if different values of a type can be equal as keys: zeros and NaNs.
 fn has_distinguishable_equals(of: &DataType) -> bool {
     of.is_nested() || of.is_floating() || matches!(of, DataType::Dictionary(_, _))
 }
 
-// ── what DataFusion runs ─────────────────────────────────────────────────────────────────
+// ── DataFusion's aggregate function ──────────────────────────────────────────────────────
 
-/// The function of such an aggregation, which no SQL can call.
+/// The aggregate function of such an aggregation, which SQL cannot call.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FirstRowsUdaf {
     spec: Arc<FirstRowsSpec>,
     signature: Signature,
 }
 
-/// What a call of the function keeps.
+/// Returns the first rows that a call of this function keeps.
 pub(crate) fn find_first_rows_spec(call: &AggregateFunction) -> Option<&Arc<FirstRowsSpec>> {
     Some(&call.func.inner().downcast_ref::<FirstRowsUdaf>()?.spec)
 }

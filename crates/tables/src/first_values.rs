@@ -1,18 +1,17 @@
-//! The first values of each group by an ORDER BY, or all of them, as DataFusion's accumulators: what `array_agg` becomes on
-//! DataFusion's path.
+//! DataFusion accumulators for the first values of each group by an ORDER BY, or for all of them. They
+//! replace `array_agg` on DataFusion's path.
 //!
 //! ```text
 //!   batch ──► rows that may be among the first ──► pieces: values │ order │ group
-//!                                                    joined two and two, so there are few
-//!   once there are twice as many as were left:
-//!   pieces ──► sorted by group and order, the first of each group left ──► one piece
+//!                                                    concatenated in pairs, so that there are few
+//!   once there are twice as many rows as after the last pruning:
+//!   pieces ──► sorted by group and order, the first of each group kept ──► one piece
 //!                                                                          and the last row of each full group:
-//!                                                                          what comes behind it is not taken
+//!                                                                          rows after it are rejected
 //! ```
 //!
-//! Rows of all groups lie together in columns, whatever the number of groups. Each row is copied as often as their number
-//! has digits, and once more when the answer is made. Rows that are equal by the ORDER BY stay in the order that they
-//! came in.
+//! The rows of all groups are in shared columns, whatever the number of groups. Each row is copied O(log n)
+//! times, and once more for the answer. Rows that are equal by the ORDER BY keep their input order.
 
 use std::sync::Arc;
 
@@ -29,33 +28,35 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use crate::value_encoding::copy_views;
 
-/// Of how many rows at least the first are looked for.
+/// Minimum number of rows before they are pruned.
 const PRUNE_ROWS_MIN: usize = 1024;
 
-/// So many are copied at a time.
+/// Maximum number of rows copied at a time.
 const COPY_ROWS_MAX: usize = 8192;
 
-/// What ordering a row takes: its group, its number, and where it is.
+/// Memory for ordering a row during a pruning, in bytes: its group, its number, and its place.
 const ORDER_BYTES_PER_ROW: usize = size_of::<(u32, u32)>() + size_of::<(usize, usize)>();
 
-/// No row of a group is known that others have to come before.
+/// Marks a group that is not full, so that it has no last row.
 const NO_LAST_ROW: u32 = u32::MAX;
 
-/// What is kept of a group.
+/// The definition of the values that are kept of a group.
 #[derive(Debug, Clone)]
 pub(crate) struct FirstValuesSpec {
-    /// So many rows at most.
+    /// Maximum number of rows.
     pub(crate) rows_max: usize,
-    /// Whether rows without a value are left out.
+    /// True if rows without a value are skipped.
     pub(crate) skips_nulls: bool,
-    /// The type of values.
+    /// The type of the values.
     pub(crate) value_type: DataType,
-    /// What rows are ordered by; by nothing, in the order that they come in.
+    /// The ORDER BY columns; empty for input order.
     pub(crate) order_fields: Fields,
+    /// The sort fields of `order_fields`.
+    /// The sort fields of `order_fields`.
     pub(crate) sort_fields: Vec<SortField>,
 }
 
-/// The first rows of any number of groups.
+/// An accumulator of the first rows of many groups.
 #[derive(Debug)]
 pub(crate) struct FirstValuesGroupsAccumulator {
     spec: FirstValuesSpec,
@@ -63,16 +64,16 @@ pub(crate) struct FirstValuesGroupsAccumulator {
     group_count: usize,
     row_pieces: Vec<RowPiece>,
     row_count: usize,
-    /// What the pieces take.
+    /// Memory of the pieces, in bytes.
     piece_bytes: usize,
-    /// How many rows were left when the first of each group were last looked for.
+    /// Number of rows that the last pruning left.
     rows_after_pruning: usize,
-    /// Whether there is one piece at most, whose rows are in order.
+    /// True if there is at most one piece and its rows are in order.
     is_pruned: bool,
     full_groups: FullGroups,
 }
 
-/// Rows of the value and of what it is ordered by, and the group of each.
+/// Rows of the value and the ORDER BY columns, with the group of each.
 #[derive(Debug)]
 struct RowPiece {
     columns: Vec<ArrayRef>,
@@ -86,12 +87,13 @@ impl RowPiece {
     }
 }
 
-/// Groups that have as many rows as they may: which others are not looked at.
+/// The groups that have as many rows as they may have, and the rows that they reject.
 #[derive(Debug)]
 enum FullGroups {
-    /// Those that come when there are so many; by group.
+    /// Without an order: the number of rows by group; later rows of a full group are rejected.
     Counted(Vec<u32>),
-    /// Those that are not before the last of them; by group which of the rows that is.
+    /// With an order: for each group the index of its last row among these rows; rows not before it are
+    /// rejected.
     Ordered(Vec<u32>, Option<Rows>),
 }
 
@@ -127,8 +129,8 @@ impl FirstValuesGroupsAccumulator {
         })
     }
 
-    /// Takes rows of the value and of what it is ordered by, each of the group in `groups`, but for those without a
-    /// `true` in the filter. They have memory of their own from then on.
+    /// Adds rows of the value and the ORDER BY columns for the groups in `groups`, except rows that are not
+    /// `true` in the filter. The added rows are copied.
     fn add_rows(
         &mut self,
         columns: &[ArrayRef],
@@ -153,7 +155,7 @@ impl FirstValuesGroupsAccumulator {
             wanted.is_none_or(|wanted| wanted.is_valid(row) && wanted.value(row))
                 && nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
         };
-        // Of many rows at once a copy would be large.
+        // A copy of all rows at once would be large.
         for start in (0..values.len()).step_by(COPY_ROWS_MAX) {
             let rows = start..values.len().min(start + COPY_ROWS_MAX);
             let chosen =
@@ -169,7 +171,7 @@ impl FirstValuesGroupsAccumulator {
         Ok(())
     }
 
-    /// Which rows may be among the first of their groups.
+    /// Returns the rows that may be among the first of their groups, as pairs of group and row.
     fn select_candidate_rows(
         &mut self,
         by: &[ArrayRef],
@@ -210,20 +212,20 @@ impl FirstValuesGroupsAccumulator {
         })
     }
 
-    /// Takes the chosen rows, each with its group.
+    /// Appends the chosen rows, each with its group.
     fn append_rows(&mut self, columns: &[ArrayRef], chosen: Vec<(u32, u32)>) -> PlanResult<()> {
         if chosen.is_empty() {
             return Ok(());
         }
         let (groups, rows): (Vec<u32>, Vec<u32>) = chosen.into_iter().unzip();
         let rows = UInt32Array::from(rows);
-        // A slice would keep the batch; and texts stay where they are unless they are compacted.
+        // A slice would retain the batch, and strings stay in the batch's buffers unless they are copied.
         let own = |column: &ArrayRef| Ok::<_, ArrowError>(copy_views(&take(column, &rows, None)?));
         let columns = columns.iter().map(own).collect::<Result<Vec<_>, _>>()?;
         self.row_count += groups.len();
         self.push_piece(RowPiece { columns, groups });
         self.is_pruned = false;
-        // The last ones are joined while they are no smaller than half of the one before.
+        // The last pieces are concatenated while the last is at least half as large as the one before.
         while let [.., before, last] = self.row_pieces.as_slice()
             && before.groups.len() <= 2 * last.groups.len()
         {
@@ -249,7 +251,7 @@ impl FirstValuesGroupsAccumulator {
         Some(piece)
     }
 
-    /// Keeps the first rows of each group: in one piece, by group and in their order.
+    /// Keeps only the first rows of each group: in one piece, ordered by group and within each group.
     fn prune_rows(&mut self) -> PlanResult<()> {
         if self.is_pruned {
             return Ok(());
@@ -260,7 +262,7 @@ impl FirstValuesGroupsAccumulator {
         let groups = self.row_pieces.iter().flat_map(|piece| &piece.groups);
         let mut order: Vec<(u32, u32)> = groups.copied().zip(0..row_count).collect();
         order.sort_unstable();
-        // Where each row is.
+        // The piece of each row and its index there.
         let ends = self.row_pieces.iter().scan(0, |end, piece| {
             *end += piece.groups.len();
             Some(*end)
@@ -278,12 +280,12 @@ impl FirstValuesGroupsAccumulator {
         let mut pieces = std::mem::take(&mut self.row_pieces);
         let mut columns = Vec::with_capacity(1 + self.spec.order_fields.len());
         for index in (0..=self.spec.order_fields.len()).rev() {
-            // What has been copied goes before the next is.
+            // Each column's parts are freed before the next column is copied.
             let parts: Vec<ArrayRef> =
                 pieces.iter_mut().filter_map(|piece| piece.columns.pop()).collect();
             let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
             debug_assert_eq!(pieces.iter().map(|piece| piece.columns.len()).max(), Some(index));
-            // A view keeps the bytes of all others with it.
+            // A view would retain the bytes of all other rows.
             columns.push(copy_views(&interleave(&parts, &places)?));
         }
         columns.reverse();
@@ -295,7 +297,7 @@ impl FirstValuesGroupsAccumulator {
         Ok(())
     }
 
-    /// Brings rows, which are by group, in the order of each group, and leaves its first ones.
+    /// Sorts rows, which are ordered by group, within each group, and keeps the first ones of each.
     fn sort_and_truncate_groups(
         &self,
         order: &mut Vec<(u32, u32)>,
@@ -304,7 +306,7 @@ impl FirstValuesGroupsAccumulator {
         let Some(converter) = &self.row_converter else { return Ok(()) };
         let (mut start, mut left) = (0, 0);
         while start < order.len() {
-            // What rows are compared by is made for some groups at a time.
+            // Sort keys are encoded for some groups at a time.
             let mut end = order.len().min(start + COPY_ROWS_MAX);
             while end < order.len() && order[end].0 == order[end - 1].0 {
                 end += 1;
@@ -339,7 +341,7 @@ impl FirstValuesGroupsAccumulator {
         Ok(())
     }
 
-    /// Finds the last row of each group that has as many as it may, after they were settled.
+    /// Finds the last row of each full group, after a pruning.
     fn update_full_groups(&mut self) -> PlanResult<()> {
         let (Some(converter), Some(piece)) = (&self.row_converter, self.row_pieces.first()) else {
             return Ok(());
@@ -363,7 +365,7 @@ impl FirstValuesGroupsAccumulator {
         Ok(())
     }
 
-    /// The rows of the first so many groups, as the lists that are a state.
+    /// Returns the rows of the first `group_count` groups as the lists of a state.
     fn build_state_lists(&mut self, group_count: usize) -> PlanResult<Vec<ArrayRef>> {
         self.prune_rows()?;
         let known = self.row_pieces.first();
@@ -389,7 +391,8 @@ impl FirstValuesGroupsAccumulator {
             Some(piece) => piece.columns[index].slice(0, end),
             None => new_empty_array(of),
         };
-        // A group without rows has no list; its order is an empty one, as DataFusion declares it.
+        // A group without rows has a null list of values; its order is an empty list, as DataFusion declares
+        // it.
         let nulls = NullBuffer::from_iter(offsets.lengths().map(|length| length > 0));
         let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
         let values = list(&self.spec.value_type, column(0, &self.spec.value_type), nulls)?;
@@ -404,7 +407,7 @@ impl FirstValuesGroupsAccumulator {
         Ok(vec![values, list(&of, Arc::new(order), None)?])
     }
 
-    /// Forgets the first so many groups; the others are counted from there.
+    /// Removes the first `group_count` groups; the others are renumbered from 0.
     fn remove_groups(&mut self, group_count: usize) -> PlanResult<()> {
         if group_count >= self.group_count {
             *self = FirstValuesGroupsAccumulator::new(self.spec.clone())?;
@@ -413,7 +416,7 @@ impl FirstValuesGroupsAccumulator {
         self.group_count -= group_count;
         let (FullGroups::Counted(of) | FullGroups::Ordered(of, _)) = &mut self.full_groups;
         of.drain(..group_count.min(of.len()));
-        // Settled, as they were made lists.
+        // The rows are pruned, as `build_state_lists` has run before.
         if let Some(mut piece) = self.pop_piece() {
             let end = piece.groups.partition_point(|group| (*group as usize) < group_count);
             let count = piece.groups.len() - end;
@@ -427,7 +430,7 @@ impl FirstValuesGroupsAccumulator {
         Ok(())
     }
 
-    /// Takes the rows of states, each for the group in `groups`.
+    /// Adds the rows of states for the groups in `groups`.
     fn merge_states(
         &mut self,
         states: &[ArrayRef],
@@ -453,7 +456,7 @@ impl FirstValuesGroupsAccumulator {
         for (row, ends) in offsets.windows(2).enumerate() {
             of_rows.resize(ends[1] as usize - start, groups(row));
         }
-        // A null has no items that count, whatever it has.
+        // A null list has no items that count, whatever its offsets say.
         let wanted = lists.nulls().map(|nulls| {
             let items = offsets.windows(2).zip(nulls).flat_map(|(ends, is_valid)| {
                 std::iter::repeat_n(is_valid, (ends[1] - ends[0]) as usize)
@@ -463,7 +466,7 @@ impl FirstValuesGroupsAccumulator {
         self.add_rows(&columns, |row| of_rows[row], wanted.as_ref(), group_count)
     }
 
-    /// The same of values and orders whose lists do not lie alike.
+    /// Merges states whose lists of values and of orders have different offsets.
     fn merge_misaligned_states(
         &mut self,
         states: &[ArrayRef],
@@ -499,7 +502,7 @@ impl FirstValuesGroupsAccumulator {
     }
 }
 
-/// A column of states, which are lists.
+/// Returns a state column, which contains lists.
 fn state_lists(states: &[ArrayRef], index: usize) -> Option<&ListArray> {
     states.get(index)?.as_list_opt::<i32>()
 }
@@ -558,12 +561,12 @@ impl GroupsAccumulator for FirstValuesGroupsAccumulator {
     }
 }
 
-/// The first rows of all, where there are no groups.
+/// An accumulator of the first rows without groups.
 #[derive(Debug)]
 pub(crate) struct FirstValuesAccumulator {
     first_values: FirstValuesGroupsAccumulator,
-    /// The most that they took between two batches. DataFusion adds up by how much an accumulator has grown with each
-    /// batch, and takes nothing off where it has shrunk.
+    /// Maximum memory after any batch, in bytes. DataFusion adds up the growth of an accumulator after each
+    /// batch, but subtracts nothing if it has shrunk.
     peak_bytes: usize,
 }
 
@@ -611,7 +614,7 @@ mod tests {
 
     use super::*;
 
-    /// A group, a value, and what it is ordered by.
+    /// A group, a value, and its ORDER BY value.
     type Row = (usize, Option<String>, Option<i64>);
 
     fn first_values_spec(
@@ -639,7 +642,7 @@ mod tests {
         columns
     }
 
-    /// The lists of groups; none of a null.
+    /// Returns the lists of all groups, `None` for a null list.
     fn values(lists: &dyn Array) -> Vec<Option<Vec<Option<String>>>> {
         let of_group = |items: ArrayRef| {
             items.as_string_view().iter().map(|value| value.map(str::to_owned)).collect()
@@ -647,7 +650,7 @@ mod tests {
         lists.as_list::<i32>().iter().map(|items| items.map(of_group)).collect()
     }
 
-    /// The first rows of each group, by a walk over all.
+    /// Returns the first rows of each group by a scan of all rows.
     fn first_values_by_scan(
         kept: &FirstValuesSpec,
         options: Option<SortOptions>,
@@ -715,7 +718,7 @@ mod tests {
                     }
                 }
                 if *way == 2 && !batches.is_empty() {
-                    // In two goes.
+                    // The state is taken in two parts.
                     let first = own.state(EmitTo::First(*cut)).unwrap();
                     merged.merge_batch(&first, &(0..*cut).collect::<Vec<_>>(), groups).unwrap();
                     let rest = own.state(EmitTo::All).unwrap();
@@ -725,7 +728,7 @@ mod tests {
             let expected = first_values_by_scan(&kept, options, &all, merged.group_count);
             let cut = parts[0].2.min(merged.group_count);
             let mut found = values(&merged.evaluate(EmitTo::First(cut)).unwrap());
-            // What comes now is of the groups that are left.
+            // Rows added now belong to the remaining groups.
             let more: Vec<Row> = (cut..expected.len()).map(|group| (group, Some("new".into()), Some(7))).collect();
             let of_rows: Vec<usize> = more.iter().map(|(group, ..)| group - cut).collect();
             merged.update_batch(&columns(&more, is_ordered), &of_rows, None, of_rows.len()).unwrap();
@@ -773,7 +776,7 @@ mod tests {
         own.update_batch(&columns(&rows, true), &[0, 1, 1], None, 2).unwrap();
         let states = own.state(EmitTo::All).unwrap();
         let lists = states[0].as_list::<i32>();
-        // The same lists, of items that begin elsewhere.
+        // The same lists with items at other offsets.
         let items = concat(&[lists.values().as_ref(), lists.values().as_ref()]).unwrap();
         let offsets = OffsetBuffer::new(vec![3, 4, 6].into());
         let field = Arc::new(Field::new_list_field(DataType::Utf8View, true));
@@ -865,7 +868,7 @@ mod tests {
                 }
                 let found = values(&state.evaluate(EmitTo::All).unwrap());
                 assert!(found.iter().all(|list| list.as_ref().unwrap().len() == 10));
-                // The last row of the first group in a batch, or the first.
+                // The last row of the first group in a batch for a descending order, else the first.
                 let first = first - first % groups as i64;
                 assert_eq!(found[0].as_ref().unwrap()[0], Some(text(first)));
             }

@@ -1,8 +1,8 @@
-//! Columns of rows that are gathered in another order.
+//! Column buffers from which rows are gathered in another order.
 //!
-//! Values of one width, and texts that a view holds itself, are copied into memory that is kept from one block of rows to
-//! the next, and out of it again; no array is put together that only others are made of. All else is
-//! left to Arrow.
+//! Values of a fixed width and strings inlined in their views are copied into memory that is reused from one
+//! block of rows to the next, and gathered from there; no intermediate array is built. All other types are
+//! left to Arrow's `concat` and `take`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use tidemill_base::error::Result;
 
 use crate::value_encoding::compact_views;
 
-/// A column of some rows.
+/// A column of buffered rows.
 pub(crate) struct GatherColumn {
     buffer: Option<Box<dyn ColumnBuffer>>,
-    /// From the first array on that cannot be held; what was held before comes first.
+    /// All arrays from the first one that cannot be buffered on; the rows buffered before it come first.
     fallback_arrays: Vec<ArrayRef>,
 }
 
 impl GatherColumn {
-    /// One without rows.
+    /// Creates a column without rows.
     pub(crate) fn new(of: &DataType) -> Self {
         GatherColumn { buffer: new_column_buffer(of), fallback_arrays: Vec::new() }
     }
 
-    /// Adds the rows of an array.
+    /// Appends the rows of an array.
     pub(crate) fn push_array(&mut self, array: &ArrayRef) {
         if let Some(held) = &mut self.buffer {
             if self.fallback_arrays.is_empty() && held.push_array(array) {
@@ -42,10 +42,10 @@ impl GatherColumn {
         self.fallback_arrays.push(Arc::clone(array));
     }
 
-    /// Its rows as they can be gathered.
+    /// Returns the rows in a form from which they can be gathered.
     ///
     /// # Errors
-    /// As Arrow's `concat`.
+    /// Returns the errors of Arrow's `concat`.
     pub(crate) fn gatherable_rows(&self) -> Result<GatherableRows<'_>> {
         if self.fallback_arrays.is_empty()
             && let Some(held) = &self.buffer
@@ -56,7 +56,7 @@ impl GatherColumn {
         Ok(GatherableRows::Array(concat(&arrays)?))
     }
 
-    /// Forgets all rows.
+    /// Removes all rows and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.fallback_arrays.clear();
         if let Some(held) = &mut self.buffer {
@@ -65,17 +65,17 @@ impl GatherColumn {
     }
 }
 
-/// Rows to gather from.
+/// Rows from which others are gathered.
 pub(crate) enum GatherableRows<'a> {
     Buffered(&'a dyn ColumnBuffer),
     Array(ArrayRef),
 }
 
 impl GatherableRows<'_> {
-    /// The given rows.
+    /// Returns the given rows as an array.
     ///
     /// # Errors
-    /// As Arrow's `take`.
+    /// Returns the errors of Arrow's `take`.
     pub(crate) fn gather(&self, rows: &[u32]) -> Result<ArrayRef> {
         match self {
             GatherableRows::Buffered(held) => Ok(held.gather(rows)),
@@ -87,20 +87,20 @@ impl GatherableRows<'_> {
     }
 }
 
-/// Values that are held.
+/// A reusable buffer of values.
 pub(crate) trait ColumnBuffer: Send {
-    /// Adds an array's; false, and nothing is added, where they cannot be held.
+    /// Appends an array's values; returns false and appends nothing if they cannot be buffered.
     fn push_array(&mut self, array: &ArrayRef) -> bool;
 
     fn gather(&self, rows: &[u32]) -> ArrayRef;
 
-    /// Gives up all of them as an array; none where there are none.
+    /// Takes all values out as an array; `None` if there are none.
     fn take_array(&mut self) -> Option<ArrayRef>;
 
     fn clear(&mut self);
 }
 
-/// None where values of the type cannot be held.
+/// Creates a buffer for values of a type; `None` if they cannot be buffered.
 fn new_column_buffer(of: &DataType) -> Option<Box<dyn ColumnBuffer>> {
     macro_rules! primitive {
         ($t:ty, $of:expr) => {
@@ -120,7 +120,7 @@ fn new_column_buffer(of: &DataType) -> Option<Box<dyn ColumnBuffer>> {
 
 struct BufferedValues<V> {
     values: Vec<V>,
-    /// Which of them are none; of no value while all are.
+    /// The validity of each value; empty while all are valid.
     is_valid: Vec<bool>,
 }
 
@@ -194,10 +194,11 @@ impl<T: ArrowPrimitiveType> ColumnBuffer for PrimitiveBuffer<T> {
     }
 }
 
-/// Up to so many bytes a view holds itself; its length is its lowest four bytes.
+/// Maximum length of a value that its view holds inline, in bytes; the length is in the view's lowest four
+/// bytes.
 const INLINE_VIEW_BYTES_MAX: u32 = 12;
 
-/// Texts or bytes, each in its view.
+/// String or binary values that their views hold inline.
 struct InlineViewBuffer<T: ByteViewType> {
     values: BufferedValues<u128>,
     view_type: PhantomData<T>,
@@ -214,7 +215,7 @@ impl<T: ByteViewType> ColumnBuffer for InlineViewBuffer<T> {
         let array = array.as_byte_view::<T>();
         #[expect(clippy::cast_possible_truncation, reason = "its lowest four bytes")]
         let is_long = |view: &u128| *view as u32 > INLINE_VIEW_BYTES_MAX;
-        // What stands in the place of a null may be anything, a long one without bytes as well.
+        // The view at a null position is arbitrary and may be long without having any bytes.
         if array.views().iter().any(is_long) {
             return false;
         }
@@ -224,7 +225,7 @@ impl<T: ByteViewType> ColumnBuffer for InlineViewBuffer<T> {
 
     fn gather(&self, rows: &[u32]) -> ArrayRef {
         let (views, nulls) = self.values.gather(rows);
-        // SAFETY: each view is one of an array of the same type, and holds its bytes itself.
+        // SAFETY: each view comes from an array of the same type and holds its bytes inline.
         Arc::new(unsafe { GenericByteViewArray::<T>::new_unchecked(views, Vec::new(), nulls) })
     }
 

@@ -1,11 +1,11 @@
-//! Keys as small numbers: texts that come as codes of a dictionary, as Parquet stores them, and whole
-//! numbers that lie close together.
+//! Keys as small integers: dictionary codes of strings, as Parquet stores them, and integers from a narrow
+//! range.
 //!
-//! A combination of such numbers is looked up once, by the values, and its group is noted; all further
-//! rows that have it are found by the numbers alone. So a million rows of 100,000 texts cost 100,000
-//! look-ups, and no text is hashed, compared or even put together for the others.
+//! Each combination of such codes is looked up once by its key values, and its group is stored. All further
+//! rows with this combination find their group by the codes alone. A million rows of 100,000 distinct strings
+//! thus cost 100,000 lookups; the strings of the other rows are not hashed, compared or even materialized.
 //!
-//! Cost a row: 1 to 2 ns where what is noted fits the cache.
+//! Cost per row: 1 to 2 ns if the stored groups fit the CPU cache.
 
 use std::sync::Arc;
 
@@ -19,46 +19,46 @@ use tidemill_base::error::{Error, Result};
 
 use crate::value_encoding;
 
-/// The groups of several columns' combinations are noted where there are no more of these.
+/// Maximum number of combinations of several columns.
 const COMBINATIONS_MAX: usize = 1 << 18;
 
-/// So far apart numbers lie at most.
+/// Maximum width of the range of an integer column.
 const KEY_RANGE_MAX: i128 = 1 << 20;
 
-/// So many times as many numbers as groups and rows are noted of one column.
+/// Maximum ratio of codes of a single column to its groups and rows.
 const SPARSE_RANGE_FACTOR_MAX: usize = 16;
 
-/// What stands for a combination that has been met and not been looked up.
+/// Marks a combination that has occurred but has not been looked up yet.
 const UNRESOLVED_GROUP: u32 = u32::MAX;
 
-/// Whether keys of a type may lie close together: what is none is never noted.
+/// Returns true if keys of a type may come from a narrow range; others have no codes.
 pub fn can_be_dense_key(of: &DataType) -> bool {
     of.is_integer() || of == &DataType::Date32
 }
 
-/// Whether a key comes as codes.
+/// Returns true if a key column has dictionary codes.
 pub(crate) fn is_dictionary_coded(key: &ArrayRef) -> bool {
     key.data_type() == &dictionary_text_type()
 }
 
-/// The groups of combinations.
+/// The groups of code combinations.
 #[derive(Default)]
 pub(crate) struct GroupCodes {
     code_columns: Vec<CodeColumn>,
-    /// Per combination, its group counted from 1; 0 of those that are not known.
+    /// For each combination, its group counted from 1; 0 if it is not known.
     groups_by_combination: Vec<u32>,
-    /// Each row's combination, reused for the next batch.
+    /// The combination of each row; reused for the next batch.
     row_combinations: Vec<u32>,
-    /// Whether there were too many combinations.
+    /// True if codes are no longer used because there were too many combinations.
     is_abandoned: bool,
 }
 
-/// What a column's numbers stand for. One more than it has is null.
+/// The meaning of a column's codes. The code after the last one stands for null.
 enum CodeColumn {
-    /// The values of a dictionary: as they came, and thus in a place that no other dictionary has
-    /// meanwhile; and as keys are kept.
+    /// A dictionary: `values` as they arrived, held so that no other dictionary gets their address; and
+    /// `normalized_values` in the type in which keys are stored.
     Dictionary { values: ArrayRef, normalized_values: ArrayRef },
-    /// So many numbers from `base` on.
+    /// The `count` integers from `base` on.
     Range { base: i64, count: u32 },
 }
 
@@ -72,7 +72,7 @@ impl CodeColumn {
 }
 
 impl GroupCodes {
-    /// The memory that they take, in bytes.
+    /// Returns the memory of codes and groups, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let values = self.code_columns.iter().map(|column| match column {
             CodeColumn::Dictionary { normalized_values: kept, .. } => kept.get_array_memory_size(),
@@ -83,16 +83,16 @@ impl GroupCodes {
             + values.sum::<usize>()
     }
 
-    /// Forgets all groups.
+    /// Removes all codes and groups.
     pub(crate) fn clear(&mut self) {
         *self = GroupCodes::default();
     }
 
-    /// Turns to the keys of a batch, of which `group_count` groups are known; false where their groups are
-    /// not noted.
+    /// Prepares the lookup of a batch of keys; `group_count` groups are known. Returns false if the keys have
+    /// no usable codes.
     ///
     /// # Errors
-    /// As Arrow's casts.
+    /// Returns the errors of Arrow's casts.
     pub(crate) fn prepare_batch(&mut self, keys: &[ArrayRef], group_count: usize) -> Result<bool> {
         if self.is_abandoned {
             return Ok(false);
@@ -117,7 +117,7 @@ impl GroupCodes {
         if let [CodeColumn::Range { count, .. }] = self.code_columns[..]
             && count as usize > SPARSE_RANGE_FACTOR_MAX * (group_count + keys[0].len())
         {
-            // There may be more groups later.
+            // It may become dense once there are more groups.
             self.clear();
             return Ok(false);
         }
@@ -138,7 +138,7 @@ impl GroupCodes {
         *self = GroupCodes { is_abandoned: true, ..GroupCodes::default() };
     }
 
-    /// How many combinations there are; none of too many.
+    /// Returns the number of combinations; `None` if it is too large.
     fn combination_count(&self) -> Option<usize> {
         let mut all = self.code_columns.iter().map(|column| column.code_count() + 1);
         let count = all.try_fold(1_usize, |all, one| all.checked_mul(one))?;
@@ -147,7 +147,7 @@ impl GroupCodes {
         (count < most).then_some(count)
     }
 
-    /// The values of some rows.
+    /// Returns the key values of some rows.
     fn take_key_values(&self, keys: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
         let rows = UInt32Array::from(rows.to_vec());
         let values = keys.iter().zip(&self.code_columns).map(|(key, column)| match column {
@@ -160,11 +160,11 @@ impl GroupCodes {
         values.collect()
     }
 
-    /// The groups of all rows of the keys that were turned to; `look_up` gives those of rows with the values
-    /// that it is given.
+    /// Writes the groups of all rows of the prepared keys to `groups`. `look_up` finds the groups of rows
+    /// whose combination is new, by their key values.
     ///
     /// # Errors
-    /// As `look_up`; where a code has no value.
+    /// Returns the errors of `look_up`, and an error if a code has no value.
     pub(crate) fn find_groups(
         &mut self,
         keys: &[ArrayRef],
@@ -190,7 +190,7 @@ impl GroupCodes {
                 rows.push(row as u32);
             }
         }
-        // What fails here ends the run.
+        // An error here ends the run, so the marks need no cleanup.
         let mut found = Vec::new();
         look_up(&self.take_key_values(keys, &rows)?, &mut found)?;
         for (row, group) in rows.iter().zip(&found) {
@@ -206,14 +206,14 @@ impl GroupCodes {
         Ok(())
     }
 
-    /// Works out each row's combination.
+    /// Computes each row's combination.
     fn compute_combinations(&mut self, keys: &[ArrayRef]) -> Result<()> {
         let row_count = keys.first().map_or(0, |key| key.len());
         self.row_combinations.clear();
         self.row_combinations.resize(row_count, 0);
         let mut stride = 1;
         for (key, column) in keys.iter().zip(&self.code_columns) {
-            // Below 2^32, as all combinations are.
+            // The number of combinations is below 2^32.
             let count = column.code_count() as u32;
             let most = match column {
                 CodeColumn::Dictionary { .. } => {
@@ -243,7 +243,7 @@ impl GroupCodes {
     }
 }
 
-/// Adds a column's numbers to the rows' combinations; gives the largest of them and one more.
+/// Adds a column's codes to the rows' combinations; returns the largest code plus 1.
 fn add_codes<T: ArrowPrimitiveType>(
     combined: &mut [u32],
     key: &PrimitiveArray<T>,
@@ -267,8 +267,8 @@ where
     }
 }
 
-/// Defines a function that is compiled for processors with AVX2 once more, and is called so there: a
-/// baseline x86-64 has neither comparisons of 64 bits nor products of 32.
+/// Defines a function that is compiled a second time for processors with AVX2 and dispatched at run time:
+/// baseline x86-64 has neither 64-bit comparisons nor 32-bit products.
 macro_rules! wider {
     ($(#[$attr:meta])* fn $name:ident / $wide:ident / $plain:ident
         ($($arg:ident: $type:ty),*) -> $out:ty $body:block) => {
@@ -276,7 +276,7 @@ macro_rules! wider {
         fn $name<N: DenseKeyNumber>($($arg: $type),*) -> $out {
             #[cfg(target_arch = "x86_64")]
             if std::is_x86_feature_detected!("avx2") {
-                // SAFETY: the processor was asked.
+                // SAFETY: the processor supports AVX2, as just detected.
                 return unsafe { $wide($($arg),*) };
             }
             $plain($($arg),*)
@@ -294,7 +294,7 @@ macro_rules! wider {
 }
 
 wider! {
-    /// As [`added`], where nothing is null.
+    /// Works like [`add_codes`] for columns without nulls.
     fn all_added / all_added_wide / all_added_plain(
         combined: &mut [u32], values: &[N], base: i64, stride: u32
     ) -> u32 {
@@ -309,7 +309,7 @@ wider! {
 }
 
 wider! {
-    /// Whether all numbers are among so many from a base on.
+    /// Returns true if all values are among the `count` integers from `base` on.
     fn are_within / are_within_wide / are_within_plain(
         values: &[N], base: i64, count: u32
     ) -> bool {
@@ -319,11 +319,11 @@ wider! {
     }
 }
 
-/// Whole numbers.
+/// An integer type of dense keys.
 trait DenseKeyNumber: Copy {
-    /// How far it is from a base, which is no further than 2^32.
+    /// Returns the difference to `base`, which is at most 2^32.
     fn from(self, base: i64) -> u32;
-    /// How far it is above a base that is of its type; further than 2^32 if it is below.
+    /// Returns the difference to a `base` of the same type; larger than 2^32 if the value is below `base`.
     fn distance(self, base: i64) -> u64;
     fn wide(self) -> i128;
 }
@@ -354,8 +354,8 @@ macro_rules! close {
 
 close!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// What a column's numbers stand for in a batch, and whether they stood for the same before; none where
-/// they are too far apart.
+/// Returns the meaning of a column's codes in a batch, and whether it is the same as before; `None` if the
+/// values are too far apart.
 fn next_code_column(
     before: Option<CodeColumn>,
     key: &ArrayRef,
@@ -414,7 +414,7 @@ fn next_code_column(
         return Ok(Some((CodeColumn::Range { base, count }, true)));
     };
     let (low, high) = if count == 0 { (low, high) } else { (low.min(now.0), high.max(now.1)) };
-    // Numbers that rise with each batch move the ends a few times only.
+    // With slack, values that rise from batch to batch extend the range only a few times.
     let slack = ((high - low) / 2).min(KEY_RANGE_MAX - (high - low + 1)).max(0);
     let wider = match low < now.0 {
         true => new_range_column((low - slack).max(i128::from(i64::MIN)), high),
@@ -423,7 +423,7 @@ fn next_code_column(
     Ok(wider.map(|range| (range, false)))
 }
 
-/// The least and the largest of numbers that are not null.
+/// Returns minimum and maximum of the values that are not null.
 fn value_bounds<T: ArrowPrimitiveType>(key: &PrimitiveArray<T>) -> Option<(i128, i128)>
 where
     T::Native: DenseKeyNumber,

@@ -1,20 +1,19 @@
-//! Which group a row is of.
+//! A hash table that maps the keys of rows to group numbers.
 //!
-//! Keys are hashed once, column by column; a group keeps its hash, which its partition and every
-//! later merge are found by. A slot of the hash table is 64 bits: the hash's upper half and the
-//! group's number. A batch is looked up in two passes, each of which asks memory for what comes
-//! some rows later while it works at what is there:
+//! Keys are hashed once, column by column. A group keeps its hash, by which its hash partition and every
+//! later merge find it. A slot of the hash table has 64 bits: the upper half of the hash and the group's
+//! number. A batch is looked up in two passes, both of which prefetch the memory needed some rows later:
 //!
-//! 1. by slots alone: the first slot from the hash's place on with the same upper half is taken for the
-//!    row's group; an empty one becomes a new group, whose key is kept;
-//! 2. column by column, the row's key against that of its group. Where they differ (two hashes
-//!    have 32 upper bits in common, and nearly the same place), the row is looked up again by itself,
-//!    comparing keys.
+//! 1. By slots alone: from the hash's home slot on, the first slot with the same upper half is the candidate
+//!    for the row's group. An empty slot becomes a new group, whose key is stored.
+//! 2. Column by column, the row's key is compared with that of its candidate. If they differ (the two hashes
+//!    share their 32 upper bits and nearly the same slot), the row is looked up again by itself, by comparing
+//!    keys.
 //!
-//! Keys are kept in columns of their own type. What these do not know (lists, structs, dictionaries)
-//! is left to DataFusion's grouping.
+//! Keys are stored in columns of their own type. DataFusion's grouping handles the types that have no such
+//! column (lists, structs, dictionaries).
 //!
-//! Cost a row: of a table that fits the cache 5 to 10 ns, of a larger one about as many more a column.
+//! Cost per row: 5 to 10 ns if the table fits the cache, else about as much again for each column.
 //!
 //! Source: the salted hash table of row pointers of Kuiper, Boncz and Mühleisen, *Robust External Hash
 //! Aggregation in the Solid State Age* (ICDE 2024).
@@ -42,7 +41,8 @@ use crate::cache_prefetch::{PREFETCH_DISTANCE, prefetch_item};
 use crate::group_codes::GroupCodes;
 use crate::value_encoding;
 
-/// The type that keys are hashed, compared and kept as: texts and bytes are views.
+/// Returns the type in which keys of type `of` are hashed, compared and stored: strings and bytes become
+/// views.
 fn normalized_key_type(of: &DataType) -> DataType {
     match of {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
@@ -52,17 +52,17 @@ fn normalized_key_type(of: &DataType) -> DataType {
     }
 }
 
-/// Keys as they are hashed and kept.
+/// Casts keys to the types in which they are hashed and stored.
 pub(crate) fn normalize_keys(keys: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
     keys.iter()
         .map(|key| value_encoding::cast_exactly(key, &normalized_key_type(key.data_type())))
         .collect()
 }
 
-/// A hash of each row's key, of keys as they are [`kept`].
+/// Returns a hash of each row's key, for keys returned by [`normalize_keys`].
 ///
 /// # Errors
-/// Where a key's type cannot be hashed.
+/// Returns an error if a key's type cannot be hashed.
 pub(crate) fn hash_normalized_keys(kept: &[ArrayRef], row_count: usize) -> Result<Vec<u64>> {
     let mut hashes = vec![0; row_count];
     if !kept.is_empty() {
@@ -71,27 +71,27 @@ pub(crate) fn hash_normalized_keys(kept: &[ArrayRef], row_count: usize) -> Resul
     Ok(hashes)
 }
 
-/// A hash of each row's key, the same whatever its text is stored as.
+/// Returns a hash of each row's key, which does not depend on the Arrow type that a string is stored in.
 ///
 /// # Errors
-/// Where a key's type cannot be hashed.
+/// Returns an error if a key's type cannot be hashed.
 pub(crate) fn hash_keys(keys: &[ArrayRef], row_count: usize) -> Result<Vec<u64>> {
     hash_normalized_keys(&normalize_keys(keys)?, row_count)
 }
 
-/// Groups by their keys, numbered as they come.
+/// An index of groups by key; groups are numbered in the order of their creation.
 pub(crate) enum GroupIndex {
-    /// Of keys that are kept here.
+    /// Groups whose keys this module stores.
     HashTable(Box<GroupHashTable>),
-    /// Of keys that only DataFusion's grouping knows.
+    /// Groups whose keys only DataFusion's grouping can store.
     DataFusionGroups(Box<dyn GroupValues>),
 }
 
 impl GroupIndex {
-    /// No groups, of keys as the schema says.
+    /// Creates an empty index for keys of the given schema.
     ///
     /// # Errors
-    /// Where a key's type cannot be grouped by.
+    /// Returns an error if a key's type cannot be grouped by.
     pub(crate) fn new(keys: &SchemaRef) -> Result<Self> {
         let columns =
             keys.fields().iter().map(|key| new_key_column(&normalized_key_type(key.data_type())));
@@ -103,7 +103,7 @@ impl GroupIndex {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of groups.
     pub(crate) fn len(&self) -> usize {
         match self {
             GroupIndex::HashTable(groups) => groups.hashes.len(),
@@ -111,7 +111,7 @@ impl GroupIndex {
         }
     }
 
-    /// The memory that they take, in bytes.
+    /// Returns the memory of the index, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             GroupIndex::HashTable(groups) => groups.memory_bytes(),
@@ -119,18 +119,18 @@ impl GroupIndex {
         }
     }
 
-    /// Makes room for so many more.
+    /// Reserves room for `count` more groups.
     pub(crate) fn reserve(&mut self, count: usize) {
         if let GroupIndex::HashTable(groups) = self {
             groups.reserve(count);
         }
     }
 
-    /// Finds the group of each of `rows` of the keys, making those that are new; all rows where
-    /// `rows` is none. `hashes` are those of all rows, if they are known.
+    /// Writes the group of each of `rows` of the keys to `groups`, creating new groups; all rows if `rows` is
+    /// `None`. `hashes` are those of all rows, if they are known.
     ///
     /// # Errors
-    /// Where there are more than 2^32 groups.
+    /// Returns an error if there are more than 2^31 groups.
     pub(crate) fn find_or_add_groups(
         &mut self,
         keys: &[ArrayRef],
@@ -167,10 +167,10 @@ impl GroupIndex {
         }
     }
 
-    /// Gives the keys up, and their hashes where these are kept; leaves no groups.
+    /// Takes out the keys, and their hashes if the index stores them, and leaves no groups.
     ///
     /// # Errors
-    /// As DataFusion's grouping.
+    /// Returns the errors of DataFusion's grouping.
     pub(crate) fn take_keys(
         &mut self,
         schema: &SchemaRef,
@@ -179,7 +179,8 @@ impl GroupIndex {
             GroupIndex::HashTable(groups) => {
                 let keys = groups.key_columns.iter_mut().map(|column| column.take_keys()).collect();
                 match groups.slots.len() {
-                    // Filled anew it takes as many groups: a fresh one costs a fault a page, twice.
+                    // The next fill needs as many slots: a fresh allocation costs a page fault per page,
+                    // twice.
                     ..=RETAINED_SLOTS_MAX => groups.slots.fill(0),
                     _ => groups.slots = Vec::new(),
                 }
@@ -187,13 +188,13 @@ impl GroupIndex {
                 Ok((keys, Some(std::mem::take(&mut groups.hashes))))
             }
             GroupIndex::DataFusionGroups(groups) if groups.is_empty() => {
-                // DataFusion's panics on some types.
+                // DataFusion's grouping panics for some types here.
                 let keys = schema.fields().iter().map(|key| new_empty_array(key.data_type()));
                 Ok((keys.collect(), None))
             }
             GroupIndex::DataFusionGroups(groups) => {
                 let keys = groups.emit(EmitTo::All).into_tidemill_error()?;
-                // Emptied, DataFusion's grouping keeps its capacity; a fresh one gives it back.
+                // DataFusion's grouping keeps its capacity when emptied; a new one frees it.
                 *groups = new_group_values(Arc::clone(schema), &GroupOrdering::None)
                     .into_tidemill_error()?;
                 Ok((keys, None))
@@ -204,34 +205,34 @@ impl GroupIndex {
 
 /// A hash table of groups.
 pub(crate) struct GroupHashTable {
-    /// The upper half of a hash and the number of its group, counted from 1; 0 where there is none. A
-    /// power of two of them, at least twice as many as groups.
+    /// For each slot, the upper half of a hash and the number of its group, counted from 1; 0 if the slot is
+    /// empty. Invariant: the length is a power of two and at least twice the number of groups.
     slots: Vec<u64>,
     /// Each group's hash.
     hashes: Vec<u64>,
     key_columns: Vec<Box<dyn KeyColumn>>,
     lookup_scratch: LookupScratch,
-    /// The groups of keys that are small numbers.
+    /// The groups of keys that are small integers.
     group_codes: GroupCodes,
 }
 
-/// How many rows are looked up at once, so that what is noted of them stays in the cache.
+/// Number of rows looked up at a time, so that the lookup's scratch memory stays in the cache.
 const LOOKUP_ROWS_MAX: usize = 1 << 13;
 
-/// What looking up rows leaves to be done, reused for the next.
+/// Intermediate results of a lookup, whose memory the next lookup reuses.
 #[derive(Default)]
 struct LookupScratch {
-    /// The rows of new groups, in the order of these.
+    /// The first row of each new group, in the order of the groups.
     new_group_rows: Vec<u32>,
-    /// The rows that may be of the group that their slot says.
+    /// The rows with a candidate group, whose keys are still to be compared.
     candidates: Vec<CandidateMatch>,
-    /// The places of those that are not.
+    /// The lookup indexes of candidates whose keys differ from their group's.
     mismatched_indexes: Vec<u32>,
 }
 
-/// A row and a group whose hashes have one upper half.
+/// A row and a group whose hashes have the same upper half.
 struct CandidateMatch {
-    /// Where the row is among those that are looked up.
+    /// Index of the row among the rows looked up.
     lookup_index: u32,
     row: u32,
     group: u32,
@@ -239,10 +240,10 @@ struct CandidateMatch {
 
 const SLOTS_MIN: usize = 1 << 10;
 
-/// So many are kept where a table gives up its groups.
+/// Maximum number of slots that a table retains when its groups are taken out.
 const RETAINED_SLOTS_MAX: usize = 1 << 18;
 
-/// Room for more groups is not made before they are there.
+/// Maximum number of groups for which room is reserved in advance.
 const RESERVED_GROUPS_MAX: usize = 1 << 20;
 const UPPER_HASH_MASK: u64 = !(u32::MAX as u64);
 
@@ -264,7 +265,8 @@ impl GroupHashTable {
             + self.group_codes.memory_bytes()
     }
 
-    /// As [`HashIndex::intern`], of all rows, by what is noted of their keys; false where nothing is.
+    /// Finds the groups of all rows by the codes of their keys; returns false if the keys have no usable
+    /// codes.
     fn find_groups_by_codes(&mut self, keys: &[ArrayRef], groups: &mut Vec<usize>) -> Result<bool> {
         let mut codes = std::mem::take(&mut self.group_codes);
         let is_noted = codes.prepare_batch(keys, self.hashes.len())?;
@@ -323,8 +325,8 @@ impl GroupHashTable {
         Ok(())
     }
 
-    /// Takes the first slot with a hash's upper half for its row's group. The keys of new groups
-    /// are not kept yet.
+    /// Assigns each row the group of the first slot with its hash's upper half, or a new group. The keys of
+    /// new groups are not stored yet.
     fn probe_slots(
         &mut self,
         hashes: &[u64],
@@ -367,7 +369,7 @@ impl GroupHashTable {
         Ok(())
     }
 
-    /// The group of one row, by comparing keys.
+    /// Finds or adds the group of one row by comparing keys.
     fn find_or_add_group(&mut self, keys: &[ArrayRef], row: u32, hash: u64) -> Result<usize> {
         if self.hashes.len() * 2 >= self.slots.len() {
             self.grow_slots()?;
@@ -401,9 +403,9 @@ impl GroupHashTable {
     }
 
     #[cold]
-    /// Makes room for so many more, if there is none for them yet.
+    /// Reserves room for `count` groups if the table is empty and has less.
     fn reserve(&mut self, count: usize) {
-        // As many as growing makes of them.
+        // The same number of slots as `grow_slots` would reach.
         let slots = (count.min(RESERVED_GROUPS_MAX) * 2 + 2).next_power_of_two();
         if self.hashes.is_empty() {
             if slots > self.slots.len() {
@@ -441,10 +443,10 @@ impl GroupHashTable {
     }
 }
 
-/// Where a hash's slot is, if it is free.
+/// Returns the index of a hash's home slot.
 #[inline]
 fn first_slot(hash: u64, mask: usize) -> usize {
-    // A slot has the upper half in it; where it is says the lower one.
+    // A slot stores the upper half; the lower half gives the index.
     hash as usize & mask
 }
 
@@ -453,18 +455,18 @@ fn slot_group(slot: u64) -> usize {
     ((slot & !UPPER_HASH_MASK) - 1) as usize
 }
 
-/// The keys of groups, one column of them.
+/// One key column of all groups.
 trait KeyColumn: Send {
-    /// Makes room for so many more.
+    /// Reserves room for `count` more keys.
     fn reserve(&mut self, count: usize);
 
-    /// Keeps the keys of `rows` for the next groups.
+    /// Appends the keys at `rows` as those of the next groups.
     fn extend(&mut self, keys: &ArrayRef, rows: &[u32]);
 
-    /// Whether a row's key is that of a group.
+    /// Returns true if a row's key equals that of a group.
     fn is_key_of_group(&self, keys: &ArrayRef, row: usize, group: usize) -> bool;
 
-    /// Notes the places of those rows whose key is not their group's.
+    /// Appends the lookup indexes of candidates whose key differs from their group's.
     fn collect_mismatches(
         &self,
         keys: &ArrayRef,
@@ -472,14 +474,14 @@ trait KeyColumn: Send {
         mistaken: &mut Vec<u32>,
     );
 
-    /// Gives the keys up, leaving none.
+    /// Takes the keys out and leaves none.
     fn take_keys(&mut self) -> ArrayRef;
 
-    /// The memory that they take, in bytes.
+    /// Returns the memory of the keys, in bytes.
     fn memory_bytes(&self) -> usize;
 }
 
-/// An empty column for keys of a type; none where it is not known here.
+/// Creates an empty column for keys of a type; `None` for types that this module does not store.
 fn new_key_column(of: &DataType) -> Option<Box<dyn KeyColumn>> {
     macro_rules! primitive {
         ($t:ty, $of:expr) => {
@@ -499,12 +501,12 @@ fn new_key_column(of: &DataType) -> Option<Box<dyn KeyColumn>> {
     }
 }
 
-/// Which keys are null; nothing while none is.
+/// The null flags of stored keys; empty while no key is null.
 #[derive(Default)]
 struct GroupKeyNulls(Vec<bool>);
 
 impl GroupKeyNulls {
-    /// Notes which of the next keys, of which there are `count`, are null.
+    /// Appends the null flags of the keys at `rows`. `count` is the number of keys stored before.
     fn extend(&mut self, count: usize, keys: &dyn Array, rows: &[u32]) {
         let is_null = |row: &u32| keys.is_null(*row as usize);
         if !self.0.is_empty() || keys.null_count() > 0 && rows.iter().any(is_null) {
@@ -524,7 +526,8 @@ impl GroupKeyNulls {
     }
 }
 
-/// Notes the places for which `is_same(row, group)` says no; `ahead(group)` comes some before it.
+/// Appends the lookup indexes of candidates for which `is_same(row, group)` is false; `ahead(group)`
+/// prefetches the keys of later candidates.
 #[inline]
 fn collect_mismatches_with(
     likely: &[CandidateMatch],
@@ -556,7 +559,7 @@ impl<T: ArrowPrimitiveType> KeyColumn for PrimitiveKeys<T> {
     fn extend(&mut self, keys: &ArrayRef, rows: &[u32]) {
         let keys = keys.as_primitive::<T>();
         self.nulls.extend(self.values.len(), keys, rows);
-        // What stands in the place of a null is any value.
+        // The value at a null position is arbitrary and never compared.
         let values = keys.values();
         self.values.extend(rows.iter().map(|row| values[*row as usize]));
     }
@@ -649,10 +652,10 @@ impl KeyColumn for BooleanKeys {
     }
 }
 
-/// Texts or bytes: what is longer than a view lies in blocks.
+/// String or binary keys: values that do not fit their view are copied into blocks.
 struct ViewKeys<T: ByteViewType> {
     views: Vec<u128>,
-    /// Full ones, and the one that is being filled, last.
+    /// Full blocks, then the one that is being filled.
     blocks: Vec<Vec<u8>>,
     block_bytes: usize,
     nulls: GroupKeyNulls,
@@ -662,7 +665,7 @@ struct ViewKeys<T: ByteViewType> {
 const BLOCK_BYTES_MIN: usize = 1 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 21;
 
-/// Up to so many bytes a view holds itself.
+/// Maximum length of a value that its view holds inline, in bytes.
 const INLINE_VIEW_BYTES_MAX: u32 = 12;
 
 impl<T: ByteViewType> Default for ViewKeys<T> {
@@ -677,7 +680,7 @@ impl<T: ByteViewType> Default for ViewKeys<T> {
     }
 }
 
-/// A view's length in bytes.
+/// Returns the length of a view's value, in bytes.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "its lowest four bytes")]
 fn view_length(view: u128) -> u32 {
@@ -685,7 +688,7 @@ fn view_length(view: u128) -> u32 {
 }
 
 impl<T: ByteViewType> ViewKeys<T> {
-    /// A view of a copy of the bytes that a long view is of.
+    /// Copies the bytes of a long view into a block and returns a view of the copy.
     fn copy_into_block(&mut self, view: u128, bytes: &[u8]) -> u128 {
         let has_room =
             self.blocks.last().is_some_and(|block| block.capacity() - block.len() >= bytes.len());
@@ -698,7 +701,7 @@ impl<T: ByteViewType> ViewKeys<T> {
         let index = self.blocks.len() - 1;
         let offset = self.blocks[index].len();
         self.blocks[index].extend_from_slice(bytes);
-        // Length and prefix stay; block and offset, four bytes each, are of here.
+        // Length and prefix stay; block index and offset, four bytes each, are those of the copy.
         view & u128::from(u64::MAX) | (index as u128) << 64 | (offset as u128) << 96
     }
 
@@ -768,8 +771,8 @@ impl<T: ByteViewType> KeyColumn for ViewKeys<T> {
         let views = ScalarBuffer::from(std::mem::take(&mut self.views));
         let blocks = std::mem::take(&mut self.blocks).into_iter().map(Buffer::from);
         self.block_bytes = 0;
-        // SAFETY: each view is one of an array of the same type, as it is where it is inline, else of
-        // a copy of its bytes in the block and at the offset that were put into it.
+        // SAFETY: each view comes from an array of the same type. An inline view is unchanged; a long one
+        // refers to a copy of its bytes in the block and at the offset that `copy_into_block` wrote into it.
         Arc::new(unsafe {
             GenericByteViewArray::<T>::new_unchecked(
                 views,
@@ -798,7 +801,7 @@ mod tests {
 
     use super::*;
 
-    /// Rows of the keys; numbers are few, so that most are there before.
+    /// A row of keys. The integers have few values, so that most rows belong to a known group.
     type Key = (Option<i64>, Option<String>, Option<bool>, Option<u8>);
 
     fn key() -> impl Strategy<Value = Key> {
@@ -825,7 +828,7 @@ mod tests {
         ]
     }
 
-    /// A line of text per row, in which a null is no value.
+    /// Formats each row as a line of text, in which a null differs from every value.
     fn lines(columns: &[ArrayRef]) -> Vec<String> {
         let options = FormatOptions::default().with_null("∅");
         let formats: Vec<_> =
@@ -834,7 +837,7 @@ mod tests {
         (0..columns[0].len()).map(line).collect()
     }
 
-    /// Which hashes are given: the keys' own, such as differ in the lower half alone, or one.
+    /// The hashes passed to the index: those of the keys, their low bits alone, or the same one for all rows.
     #[derive(Debug, Clone, Copy)]
     enum HashSource {
         FromKeys,
@@ -889,7 +892,7 @@ mod tests {
                 .zip(schema.fields())
                 .map(|(key, field)| value_encoding::cast_exactly(key, field.data_type()).unwrap())
                 .collect();
-            // What was built without a check bears it.
+            // The arrays were built without checks; validate them.
             RecordBatch::try_new(Arc::clone(&schema), keys.clone()).unwrap();
             keys.iter().for_each(|key| key.to_data().validate_full().unwrap());
             for (group, line) in lines(&keys).into_iter().enumerate() {

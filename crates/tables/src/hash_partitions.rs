@@ -1,11 +1,12 @@
-//! Which partition a key's hash is of, at each depth of partitioning.
+//! The hash partition of a key, at each depth of partitioning.
 
-/// Of how many bits of a hash a partition is, at each depth.
+/// Number of hash bits that select a partition at each depth.
 pub(crate) const PARTITION_BITS: u32 = 4;
-/// How many there are.
+/// Number of partitions at each depth.
 pub(crate) const PARTITION_COUNT: usize = 1 << PARTITION_BITS;
 
-/// The groups of each partition, by the bits of their hashes from this one on, the highest being the first.
+/// Returns the indexes of each partition's groups. The partition is selected by the mixed hash's bits from
+/// `first_bit` on, counted from the highest.
 pub(crate) fn partition_groups(hashes: &[u64], first_bit: u32) -> Vec<Vec<u32>> {
     let mut partitions = vec![Vec::new(); PARTITION_COUNT];
     for (row, hash) in hashes.iter().enumerate() {
@@ -15,9 +16,9 @@ pub(crate) fn partition_groups(hashes: &[u64], first_bit: u32) -> Vec<Vec<u32>> 
     partitions
 }
 
-/// A hash of which the highest bits are the first partition's.
+/// Mixes a hash so that its highest bits can select a partition.
 pub(crate) fn mix_hash(hash: u64) -> u64 {
-    // The low bits serve the hash tables inside; a multiplication spreads them upwards.
+    // The low bits index the hash tables of groups; a multiplication spreads them upwards.
     hash.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 

@@ -1,7 +1,7 @@
-//! Groups dealt by ranges of their keys' hashes, each range to somebody who merges what all have of it.
+//! Ranges of key hashes, by which groups are distributed so that one worker merges all groups of a range.
 //!
-//! A range is the hashes with the same first bits, so that what is merged range by range, one after the other, comes in
-//! the order of all hashes: that of a table that was merged as a whole.
+//! A range contains the hashes with the same first bits. Results of the ranges, concatenated in order, are
+//! therefore in the order of all hashes, as those of a table that was merged as a whole.
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
@@ -11,41 +11,41 @@ use crate::group_index;
 use crate::hash_partitions::mix_hash;
 use crate::value_encoding::compact_views;
 
-/// More bits than these would make ranges that hardly anything is in.
+/// Maximum number of bits; more would create ranges with hardly any groups.
 pub const HASH_RANGE_BITS_MAX: u32 = 12;
 
-/// How hashes are put apart.
+/// A division of all hashes into ranges of equal size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyHashRanges {
     bits: u32,
 }
 
 impl KeyHashRanges {
-    /// At least so many ranges, if that is not beyond 2^[`BITS_MAX`].
+    /// Creates at least `count` ranges, up to 2^[`HASH_RANGE_BITS_MAX`].
     pub fn with_count_at_least(count: usize) -> KeyHashRanges {
         KeyHashRanges::with_bits(count.max(1).next_power_of_two().trailing_zeros())
     }
 
-    /// The ranges of hashes with the same first bits.
+    /// Creates the ranges of hashes with the same first `bits` bits.
     pub fn with_bits(bits: u32) -> KeyHashRanges {
         KeyHashRanges { bits: bits.min(HASH_RANGE_BITS_MAX) }
     }
 
-    /// How many bits are the same.
+    /// Returns the number of equal bits.
     pub fn bits(self) -> u32 {
         self.bits
     }
 
-    /// How many there are.
+    /// Returns the number of ranges.
     pub fn count(self) -> usize {
         1 << self.bits
     }
 
-    /// What each range has of groups in their form on disk, whose first columns are `key_count` keys; ranges without
-    /// any are left out.
+    /// Partitions encoded groups, whose first `key_count` columns are the keys, by range. Ranges without
+    /// groups are left out.
     ///
     /// # Errors
-    /// Where a key's type cannot be hashed.
+    /// Returns an error if a key's type cannot be hashed.
     pub fn partition_groups(
         self,
         groups: &RecordBatch,

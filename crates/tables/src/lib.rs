@@ -1,9 +1,10 @@
-//! Mergeable tables: group keys with one state per aggregate.
+//! Mergeable aggregate tables: group keys with one state per aggregate.
 //!
-//! A [`Table`] takes the map's rows or another table's [`Chunk`] and answers at the end. A
-//! worker fills tables and hands them over as chunks; [`merge`] folds these, where the order of
-//! rows matters to a state ([`TableSpec::is_order_free`]) in that of the splits, so that the same input
-//! gives the same answer, byte for byte, however many workers there were.
+//! An [`AggregateTable`] takes the map's rows or another table's [`GroupChunk`], and computes its answer at
+//! the end. A worker fills tables and hands them over as chunks; [`merge`] folds the chunks into one table.
+//! Where a state depends on the order of rows ([`TableSpec::is_order_insensitive`]), chunks are merged in the
+//! order of the splits. The same input therefore gives the same answer, byte for byte, for any number of
+//! workers.
 
 mod accumulators;
 pub mod aggregate_calls;
@@ -57,43 +58,44 @@ use tidemill_base::error::{Error, Result};
 use tidemill_sql::float_order;
 pub use value_encoding::{has_sortable_items, is_hashable};
 
-/// Groups and their states while they can still grow.
+/// A hash table of groups with one state for each aggregate, which takes rows and chunks.
 pub struct AggregateTable {
     spec: Arc<TableSpec>,
-    /// None where there are no keys: then there is one group, even of no rows.
+    /// The index of groups by key. `None` without keys: then there is one group, even for no rows.
     group_index: Option<GroupIndex>,
     state_columns: Vec<Box<dyn StateColumn>>,
     group_of_row: Vec<usize>,
-    /// How many rows it has taken since it was empty.
+    /// Number of rows taken since the table was empty.
     row_count: u64,
 }
 
-/// Of fewer groups than these a table stays in the cache, whatever it saves.
+/// Number of groups below which a table fits the CPU cache, so that scattering would save nothing.
 const CACHED_GROUPS_MAX: usize = 1 << 16;
 
-/// A table without a measure of its states first takes this many rows.
+/// Number of rows in the first slice of a batch, before the growth of the states has been measured.
 const FIRST_SLICE_ROWS: usize = 16;
 
-/// One row in this many is expected to be of a new group, where fewer were so far.
+/// Upper bound on the rows expected per new group: a table that saw fewer new groups is assumed to get one in
+/// this many rows.
 const EXPECTED_ROWS_PER_NEW_GROUP: usize = 32;
 
-/// Where there seem to be more groups than these, a table does not gather them.
+/// Estimated number of groups in the input above which a table stops aggregating and rows are scattered.
 const AGGREGATED_GROUPS_MAX: u64 = 1 << 18;
 
-/// The groups of a table on their way to another: keys, and states in the same order.
+/// Groups that leave a table to be merged elsewhere: keys, and states in the same order.
 pub struct GroupChunk {
     keys: Vec<ArrayRef>,
-    /// The keys' hashes, where they are known.
+    /// The keys' hashes, if they have been computed.
     hashes: Option<Vec<u64>>,
     states: Vec<ChunkStates>,
     group_count: usize,
 }
 
 impl AggregateTable {
-    /// A table without groups.
+    /// Creates a table without groups.
     ///
     /// # Errors
-    /// Where a key's type cannot be grouped by.
+    /// Returns an error if a key's type cannot be grouped by.
     pub fn new(spec: &Arc<TableSpec>) -> Result<Self> {
         let groups = match spec.keys.is_empty() {
             true => None,
@@ -115,14 +117,15 @@ impl AggregateTable {
         &self.spec
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn group_count(&self) -> usize {
         self.group_index.as_ref().map_or(1, GroupIndex::len)
     }
 
-    /// Whether its rows are better [scattered](Scatter) to where all of their partition is: it has outgrown the
-    /// cache, and so few rows were of a group that was there that the rest will hardly be either. Of N
-    /// groups that are equally likely, g are met in g + g²/2N rows, about.
+    /// Returns true if [scattering](ScatterBuffer) the rows to their hash partitions is better than
+    /// aggregating them here: the table has outgrown the cache, and so few rows belonged to a known group
+    /// that the same is expected of the rest. Of N equally likely groups, about g + g²/2N rows contain g
+    /// distinct ones.
     pub fn is_better_scattered(&self) -> bool {
         let group_count = self.group_count();
         let groups = group_count as u64;
@@ -131,20 +134,20 @@ impl AggregateTable {
             && again.saturating_mul(2 * AGGREGATED_GROUPS_MAX) < groups.saturating_mul(groups)
     }
 
-    /// Makes room for so many groups.
+    /// Reserves room for `count` groups.
     fn reserve_groups(&mut self, count: usize) {
         if let Some(groups) = &mut self.group_index {
             groups.reserve(count);
         }
     }
 
-    /// The memory that keys and states take, in bytes.
+    /// Returns the memory of keys and states, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.group_index.as_ref().map_or(0, GroupIndex::memory_bytes)
             + self.state_columns.iter().map(|column| column.memory_bytes()).sum::<usize>()
     }
 
-    /// The name of the function whose states take the most memory.
+    /// Returns the name of the function whose states take the most memory.
     pub fn largest_state_function(&self) -> Option<&'static str> {
         let states = self.spec.first_aggregate_per_state().zip(&self.state_columns);
         let largest = states.max_by_key(|(_, column)| column.memory_bytes())?.0;
@@ -170,11 +173,11 @@ impl AggregateTable {
         Ok(self.group_count())
     }
 
-    /// Takes rows of the map: keys first, then arguments and filters as the spec says, and last, where it asks
-    /// for them ([`TableSpec::has_positions`]), their positions in the input.
+    /// Adds rows of the map. Their columns are the keys, then arguments and filters as the spec defines them,
+    /// and last the positions in the input if the spec needs them ([`TableSpec::needs_positions`]).
     ///
     /// # Errors
-    /// Where a sum overflows even its wide state.
+    /// Returns an error if a sum overflows even its wide state.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<()> {
         let keys: Vec<ArrayRef> = batch.columns()[..self.spec.keys.len()]
             .iter()
@@ -201,10 +204,11 @@ impl AggregateTable {
         Ok(())
     }
 
-    /// Estimates how many rows make the states `growth_bytes` larger, from the rows since the table was empty.
+    /// Estimates the number of rows after which the states have grown by `growth_bytes`, from the rows taken
+    /// since the table was empty.
     ///
-    /// A row is taken to need what a group needs, unless a group has many rows: then an equal part of
-    /// [`ROWS_OF_NEW_GROUP`] rows is.
+    /// A row is assumed to add the memory of an average group. If a group has more than
+    /// [`EXPECTED_ROWS_PER_NEW_GROUP`] rows, that many rows together are assumed to add one group.
     fn estimate_rows_for_growth(&self, growth_bytes: usize) -> usize {
         let row_count = usize::try_from(self.row_count).unwrap_or(usize::MAX);
         if row_count < FIRST_SLICE_ROWS {
@@ -215,10 +219,10 @@ impl AggregateTable {
         (growth_bytes / row_bytes.max(1)).max(1)
     }
 
-    /// Takes the given groups of a chunk, each of which is taken only once.
+    /// Merges the groups at `rows` of a chunk. The caller passes each group of a chunk only once.
     ///
     /// # Errors
-    /// As [`Table::update`].
+    /// Returns the errors of [`AggregateTable::update`].
     pub fn merge(&mut self, chunk: &GroupChunk, rows: &[u32]) -> Result<()> {
         let group_count =
             self.assign_groups(&chunk.keys, chunk.hashes.as_deref(), Some(rows), rows.len())?;
@@ -229,10 +233,10 @@ impl AggregateTable {
         Ok(())
     }
 
-    /// Gives the groups up, leaving an empty table.
+    /// Takes all groups out and leaves an empty table.
     ///
     /// # Errors
-    /// As DataFusion's grouping.
+    /// Returns the errors of DataFusion's grouping.
     pub fn take_chunk(&mut self) -> Result<GroupChunk> {
         self.row_count = 0;
         let group_count = self.group_count();
@@ -256,7 +260,7 @@ impl AggregateTable {
         Ok((keys, hashes))
     }
 
-    /// How good each aggregate's answers are; none where they are exact by nature.
+    /// Returns the precision of each aggregate's answers; `None` for aggregates that are always exact.
     pub fn precisions(&mut self) -> Vec<Option<SketchPrecision>> {
         let mut precisions = vec![None; self.spec.aggregates.len()];
         for (state, column) in self.spec.state_aggregates.iter().zip(&mut self.state_columns) {
@@ -267,15 +271,15 @@ impl AggregateTable {
         precisions
     }
 
-    /// The answer: keys and one column per aggregate; leaves an empty table.
+    /// Returns the answer, which has the keys and one column per aggregate, and leaves an empty table.
     ///
     /// # Errors
-    /// Where an answer does not fit its type.
+    /// Returns an error if an answer does not fit its type.
     pub fn finish(&mut self) -> Result<RecordBatch> {
         Ok(self.finish_with_hashes()?.0)
     }
 
-    /// The answer, and the hashes of its keys where they are known.
+    /// Returns the answer, and the hashes of its keys if they are known.
     fn finish_with_hashes(&mut self) -> Result<(RecordBatch, Option<Vec<u64>>)> {
         let group_count = self.group_count();
         let spec = Arc::clone(&self.spec);
@@ -296,19 +300,19 @@ impl AggregateTable {
         Ok((answer, hashes))
     }
 
-    /// Reads a chunk from its form on disk.
+    /// Decodes a chunk from its form on disk.
     ///
     /// # Errors
-    /// Where the columns are not those of this table's spec.
+    /// Returns an error if the columns are not those of this table's spec.
     pub fn decode_chunk(&self, batch: &RecordBatch) -> Result<GroupChunk> {
         self.decode_batch(batch, None)
     }
 
-    /// Reads a chunk of a partial file, which stands in the place `file` among those that are merged: what stood
-    /// first in the input of each of them is put in that order.
+    /// Decodes a chunk of a partial table. `file` is the index of that file among the merged ones; it becomes
+    /// the major part of the positions, so that rows of earlier files come first.
     ///
     /// # Errors
-    /// As [`Table::decode`].
+    /// Returns the errors of [`AggregateTable::decode_chunk`].
     pub fn decode_partial_table_chunk(
         &self,
         batch: &RecordBatch,
@@ -321,7 +325,7 @@ impl AggregateTable {
         let key_count = self.spec.keys.len();
         if batch.num_columns() != key_count + self.state_columns.len() {
             return Err(match file {
-                // The checksums of a file hold whoever wrote it.
+                // The checksums of a file are valid whoever wrote it, so a foreign spec is possible.
                 Some(_) => Error::Corrupt {
                     path: "partial table".into(),
                     offset: None,
@@ -365,15 +369,15 @@ impl AggregateTable {
 }
 
 impl GroupChunk {
-    /// How many groups it holds.
+    /// Returns the number of groups.
     pub fn group_count(&self) -> usize {
         self.group_count
     }
 
-    /// The hashes of its keys, worked out once.
+    /// Returns the hashes of the keys, computed on the first call.
     ///
     /// # Errors
-    /// Where a key's type cannot be hashed.
+    /// Returns an error if a key's type cannot be hashed.
     fn key_hashes(&mut self) -> Result<&[u64]> {
         if self.hashes.is_none() {
             self.hashes = Some(group_index::hash_keys(&self.keys, self.group_count)?);
@@ -381,17 +385,17 @@ impl GroupChunk {
         Ok(self.hashes.as_deref().unwrap_or_default())
     }
 
-    /// The memory it takes, in bytes.
+    /// Returns the memory of the chunk, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.keys.iter().map(|key| key.get_array_memory_size()).sum::<usize>()
             + self.hashes.as_ref().map_or(0, |hashes| hashes.capacity() * size_of::<u64>())
             + self.states.iter().map(ChunkStates::memory_bytes).sum::<usize>()
     }
 
-    /// Its form on disk: a column per key (`key_0` …) and per aggregate (`state_0` …).
+    /// Encodes the chunk for disk: one column per key (`key_0` …) and one per state (`state_0` …).
     ///
     /// # Errors
-    /// As Arrow's record batches.
+    /// Returns the errors of Arrow's record batches.
     pub fn encode(&self) -> Result<RecordBatch> {
         let states =
             self.states.iter().map(ChunkStates::encode).collect::<Result<Vec<ArrayRef>>>()?;

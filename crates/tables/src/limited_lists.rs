@@ -1,8 +1,9 @@
-//! Lists of which the first values alone are wanted: `array_slice(array_agg(x ORDER BY n), 1, 3)`, and with it samples,
-//! `maximum` and `collect`.
+//! Lists of which a query uses only the first values: `array_slice(array_agg(x ORDER BY n), 1, 3)`, and with
+//! it samples, `maximum` and `collect`.
 //!
-//! A list that is known to be one keeps no others, on either path: tables by [`most_of`], DataFusion by
-//! [accumulators](crate::first_values) of our own, as its `array_agg` keeps all values of a group until the end.
+//! For such a list no other values are kept on either path: tables use [`find_array_agg_limit`], DataFusion
+//! [accumulators](crate::first_values) of this crate, as its own `array_agg` keeps all values of a group to
+//! the end.
 
 use std::sync::Arc;
 
@@ -22,18 +23,18 @@ use tidemill_sql::datafusion_names::{aggregates, scalars};
 use crate::aggregate_calls::find_aggregate_call;
 use crate::first_values::{FirstValuesAccumulator, FirstValuesGroupsAccumulator, FirstValuesSpec};
 
-/// A plan in which a list of which only the first values are taken, as in `array_slice(array_agg(x ORDER BY n), 1, 3)`,
-/// is known to be one: tables keep no others.
+/// Rewrites a plan so that lists of which only the first values are used, as in `array_slice(array_agg(x
+/// ORDER BY n), 1, 3)`, keep no others.
 ///
 /// # Errors
-/// As DataFusion's plan builder.
+/// Returns the errors of DataFusion's plan builder.
 pub fn limit_lists(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     Ok(plan.transform_up_with_subqueries(limit_lists_of_step)?.data)
 }
 
 fn limit_lists_of_step(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     let LogicalPlan::Projection(projection) = &plan else { return Ok(Transformed::no(plan)) };
-    // A HAVING may stand in between.
+    // There may be a HAVING in between.
     let (mut input, mut exprs) = (projection.input.as_ref(), projection.expr.clone());
     let mut having = Vec::new();
     while let LogicalPlan::Filter(filter) = input {
@@ -75,7 +76,7 @@ fn limit_lists_of_step(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>
     Ok(Transformed::yes(plan.with_new_exprs(plan.expressions(), vec![input])?))
 }
 
-/// How many of the first items of a list are looked at by expressions, if they look at no others.
+/// Returns the maximum number of leading list items that expressions use; `None` if they use others, too.
 fn find_used_items_max(exprs: &[Expr], list: &Column) -> Option<usize> {
     let is_list = |expr: &Expr| matches!(expr, Expr::Column(column) if column == list);
     let mut most = None;
@@ -93,10 +94,11 @@ fn find_used_items_max(exprs: &[Expr], list: &Column) -> Option<usize> {
                         },
                         _ => None,
                     };
-                    // `[1:3]` is planned with its step.
+                    // The planner adds a step to `[1:3]`.
                     let is_each = call.args.len() == 3 || whole(call.args.get(3)) == Some(1);
                     match (whole(call.args.get(1)), whole(call.args.get(2)), is_each) {
-                        // From the first on, and at least one: of none the list might be missing.
+                        // The slice starts at the first item and has at least one: for an empty slice the
+                        // list might be missing.
                         (Some(1..), Some(last @ 1..), true) => most = most.max(Some(last)),
                         _ => looks_further = true,
                     }
@@ -114,19 +116,19 @@ fn find_used_items_max(exprs: &[Expr], list: &Column) -> Option<usize> {
     most
 }
 
-/// DataFusion's `array_agg`, of which no more than some of the first values are looked at.
+/// DataFusion's `array_agg` with a limit on the first values that the query uses.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct LimitedArrayAgg {
     datafusion_udaf: Arc<AggregateUDF>,
     items_max: usize,
 }
 
-/// A call of `array_agg` whose lists have no more than some of the first values.
+/// Returns `array_agg` limited to some of the first values.
 pub(crate) fn limit_array_agg(theirs: Arc<AggregateUDF>, most: usize) -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::from(LimitedArrayAgg { datafusion_udaf: theirs, items_max: most }))
 }
 
-/// How many of its first values are wanted of a call of `array_agg`, where it is known.
+/// Returns the limit of a call of `array_agg`, if it has one.
 pub(crate) fn find_array_agg_limit(function: &AggregateUDF) -> Option<usize> {
     function.inner().downcast_ref::<LimitedArrayAgg>().map(|limited| limited.items_max)
 }
@@ -160,7 +162,7 @@ impl AggregateUDFImpl for LimitedArrayAgg {
         self.datafusion_udaf.default_value(data_type)
     }
 
-    /// The order is made of the rows that are kept: nothing is sorted for it.
+    /// The kept rows are sorted by the accumulator, so the input needs no sort.
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Beneficial
     }
@@ -180,8 +182,8 @@ impl AggregateUDFImpl for LimitedArrayAgg {
         self.datafusion_udaf.inner().supports_null_handling_clause()
     }
 
-    /// Those of `array_agg`, but that what values are ordered by is named by its number: DataFusion's name of it has a
-    /// column's place in it, which is another one above the step than below.
+    /// Returns the fields of `array_agg`, but names ORDER BY columns by number: DataFusion's name contains a
+    /// column index, which differs between the plan above and below the step.
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
         let order = args.ordering_fields.iter().map(|field| field.data_type().clone());
         let order: Vec<FieldRef> = numbered_order_fields(order).iter().cloned().collect();
@@ -211,7 +213,7 @@ impl AggregateUDFImpl for LimitedArrayAgg {
 }
 
 impl LimitedArrayAgg {
-    /// What is kept of a group; none where it is left to DataFusion.
+    /// Returns the values to keep of a group; `None` if the call is left to DataFusion.
     fn first_values_spec(&self, args: &AccumulatorArgs<'_>) -> PlanResult<Option<FirstValuesSpec>> {
         let types = args.order_bys.iter().map(|by| by.expr.data_type(args.schema));
         let types = types.collect::<PlanResult<Vec<_>>>()?;
@@ -231,7 +233,7 @@ impl LimitedArrayAgg {
     }
 }
 
-/// Fields of what values are ordered by.
+/// Returns numbered fields for the ORDER BY columns.
 fn numbered_order_fields(of: impl IntoIterator<Item = DataType>) -> Fields {
     let of = of.into_iter().enumerate();
     of.map(|(index, of)| Field::new(format!("by_{index}"), of, true)).collect()

@@ -1,9 +1,9 @@
-//! `median` wherever DataFusion runs it, by the states of tables.
+//! `median` on DataFusion's path, by the states of aggregate tables.
 //!
-//! The mean of two values in the middle is exact: the answer of a DECIMAL has one digit more behind its
-//! point, so that half of a sum has a place, up to 38 places (76 of wide decimals), where it is rounded.
-//! Times are kept as numbers of their units ([`Cast`]) and the answer is rounded to a unit: half of one away
-//! from zero, as `avg` and `percentile_cont` do.
+//! The mean of the two middle values is exact: the answer of a DECIMAL has one more fractional digit, which
+//! holds half of a sum, up to 38 digits (76 for wide decimals), where it is rounded. Times are kept as
+//! numbers of their units ([`CastingAccumulator`]), and the answer is rounded to a unit, half away from zero,
+//! as in `avg` and `percentile_cont`.
 
 use std::sync::Arc;
 
@@ -30,20 +30,20 @@ use crate::accumulators::{DistinctAccumulator, StateAccumulator, StateGroupsAccu
 use crate::wide_sums::{CastingAccumulator, TIME_NUMBER_TYPE};
 use crate::{MergeableFunction, TableAggregate, has_mergeable_state};
 
-/// The function, in the place of DataFusion's of the same name.
+/// Creates the function, which replaces DataFusion's of the same name.
 pub(crate) fn create_median_udaf() -> AggregateUDF {
     let signature = Signature::user_defined(Volatility::Immutable);
     AggregateUDF::from(MedianUdaf { datafusion_udaf: median_udaf(), signature })
 }
 
-/// DataFusion's for types of which there is no state.
+/// The `median` function, which uses DataFusion's implementation for types without a mergeable state.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MedianUdaf {
     datafusion_udaf: Arc<AggregateUDF>,
     signature: Signature,
 }
 
-/// The type in which values are kept, and of an answer over these.
+/// Returns the type in which values are kept, and the type of the answer over these.
 fn state_and_answer_types(argument: &DataType) -> (DataType, DataType) {
     match interpolated_time_type(argument) {
         Some(_) => (TIME_NUMBER_TYPE, TIME_NUMBER_TYPE),
@@ -54,7 +54,7 @@ fn state_and_answer_types(argument: &DataType) -> (DataType, DataType) {
     }
 }
 
-/// A decimal that has a place for half of a sum of two values; none for a type that is no decimal.
+/// Returns a decimal type with one more fractional digit for half of a sum; `None` for other types.
 fn widen_decimal(of: &DataType) -> Option<DataType> {
     Some(match *of {
         DataType::Decimal128(precision, scale) => DataType::Decimal128(
@@ -88,7 +88,7 @@ impl MedianUdaf {
         self.table_aggregate(args.name, args.expr_fields.first()?.data_type())
     }
 
-    /// An accumulator of numbers as one of the values that `args` are of.
+    /// Wraps an accumulator of numbers so that it accepts the call's values.
     fn wrap_with_casts<A: ?Sized>(
         args: &AccumulatorArgs<'_>,
         number: DataType,
@@ -103,8 +103,8 @@ impl MedianUdaf {
         }
     }
 
-    /// Returns the accumulator that `make` builds of DataFusion's function, over values that are cast first: times to
-    /// numbers, decimals to wider ones; none of other values.
+    /// Returns DataFusion's accumulator, built by `make`, over values that are cast first: times to numbers,
+    /// decimals to wider ones; `None` for other values.
     fn build_datafusion_accumulator<A: ?Sized>(
         &self,
         args: &AccumulatorArgs<'_>,
@@ -129,7 +129,7 @@ impl MedianUdaf {
     }
 }
 
-/// Returns whether a call is over times.
+/// Returns true if a call is over times.
 fn is_over_times(args: &AccumulatorArgs<'_>) -> bool {
     args.expr_fields
         .first()
@@ -184,7 +184,7 @@ impl AggregateUDFImpl for MedianUdaf {
     }
 
     fn documentation(&self) -> Option<&Documentation> {
-        // Theirs lives as long as the program.
+        // A static keeps DataFusion's function alive as long as the program.
         static THEIRS: std::sync::LazyLock<Arc<AggregateUDF>> =
             std::sync::LazyLock::new(median_udaf);
         THEIRS.documentation()
@@ -260,7 +260,7 @@ impl AggregateUDFImpl for MedianUdaf {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> PlanResult<Box<dyn Accumulator>> {
-        // DataFusion's takes values back; so do different ones of ours.
+        // DataFusion's accumulator supports retraction; so does the one of distinct values.
         match args.is_distinct {
             true => self.accumulator(args),
             false => {
@@ -278,7 +278,7 @@ impl AggregateUDFImpl for MedianUdaf {
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
         match self.table_aggregate_of_call(&args) {
             Some(_) => !args.is_distinct,
-            // Decimals of more than 38 digits are cast, group by group.
+            // Decimals of more than 38 digits are cast, one accumulator per group.
             None => {
                 let wide = args.expr_fields.first().and_then(|of| widen_decimal(of.data_type()));
                 wide.is_none() && self.datafusion_udaf.groups_accumulator_supported(args)

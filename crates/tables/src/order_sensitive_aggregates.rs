@@ -1,9 +1,11 @@
-//! Aggregates that answer of a group's first rows, or of all in their order: `first_value(x ORDER BY n)`,
-//! `last_value(x)`, `any_value(x)`, `array_agg(x)`, and what other databases call `arg_max`, `max_by`, `DISTINCT ON`.
+//! Aggregates over a group's first rows, or over all of them in order: `first_value(x ORDER BY n)`,
+//! `last_value(x)`, `any_value(x)`, `array_agg(x)`, and the functions that other databases call `arg_max`,
+//! `max_by`, `DISTINCT ON`.
 //!
-//! Their state is that of [`FirstRows`]: rows of what they are ordered by, of their place in the input, and of the
-//! value. The place makes one order of all rows, so that the answer is the same whichever table takes which rows and
-//! however tables are merged; and of rows that are equal otherwise the first of the input has the say, or the last.
+//! Their state is that of [`FirstRowsSpec`]: rows of the ORDER BY columns, the position in the input, and the
+//! value. The position makes the order total, so the answer does not depend on how rows are distributed to
+//! tables and how tables are merged. Of rows that are otherwise equal, the first or the last of the input
+//! decides.
 //!
 //! ```text
 //!   first_value(x ORDER BY n DESC)   at most 1 of {by_0: n, position, value: x}   by n DESC, position
@@ -36,14 +38,14 @@ use crate::distinct_rewrite::empty_list_value;
 use crate::first_rows::{ColumnAnswer, FirstRowsAnswer, FirstRowsSpec};
 use crate::{limited_lists, row_counter};
 
-/// The column of a row's place in the input.
+/// Name of the column with a row's position in the input.
 const POSITION_COLUMN: &str = "position";
 
-/// The column of what is answered.
+/// Name of the column with the value.
 const VALUE_COLUMN: &str = "value";
 
-/// What a call keeps and its argument, a struct of what rows are ordered by and of the value; none where it is no such
-/// call, a message where its rows cannot be kept.
+/// Returns the mergeable function of a call and its argument, a struct of ORDER BY columns and value. `None`
+/// for other calls; a message if the rows of the call cannot be kept.
 pub(crate) fn resolve_ordered_call(
     call: &AggregateFunction,
     schema: &DFSchema,
@@ -71,7 +73,7 @@ pub(crate) fn resolve_ordered_call(
         (aggregates::NTH_VALUE, [Expr::Literal(place, _)]) if !ignores => {
             match place.cast_to(&DataType::Int64) {
                 Ok(ScalarValue::Int64(Some(place))) if place != 0 => {
-                    // Counted from the end, where it is below zero.
+                    // A negative index counts from the end.
                     let most = usize::try_from(place.unsigned_abs()).ok()?;
                     RequestedRows { rows_max: most, ..one(place < 0, false) }
                 }
@@ -94,13 +96,13 @@ pub(crate) fn resolve_ordered_call(
     Some(build_first_rows_function(call, value, schema, wanted))
 }
 
-/// Which rows are kept, and what is answered of them.
+/// The rows that a call keeps, and the answer computed from them.
 struct RequestedRows {
-    /// Whether they are the last.
+    /// True for the last rows, false for the first.
     is_last: bool,
-    /// Whether those without a value are left out.
+    /// True if rows without a value are skipped.
     skips_nulls: bool,
-    /// How many at most.
+    /// Maximum number of rows.
     rows_max: usize,
     column_answer: ColumnAnswer,
 }
@@ -118,14 +120,14 @@ fn build_first_rows_function(
     let mut columns: Vec<Expr> = Vec::new();
     for (index, sort) in call.params.order_by.iter().enumerate() {
         let of = type_of(&sort.expr)?;
-        // These are compared part by part elsewhere, or have no order of their own.
+        // Other code compares these types part by part, or they have no order of their own.
         if of.is_nested() || matches!(of, DataType::Interval(_) | DataType::Null) {
             return Err(format!("`{name}` is ordered by {}", sql_type_name(&of)));
         }
         let column = format!("by_{index}");
         columns.extend([lit(column.as_str()), sort.expr.clone()]);
         fields.push(Field::new(column, of, true));
-        // The last of some rows is the first of them the other way round.
+        // The last rows are the first ones in the reverse order.
         by.push(SortOptions {
             descending: !sort.asc ^ is_last,
             nulls_first: sort.nulls_first ^ is_last,
@@ -146,19 +148,21 @@ fn build_first_rows_function(
     Ok((MergeableFunction::FirstRows(Arc::new(rows)), vec![named_struct(columns)]))
 }
 
-// ── on DataFusion's path ─────────────────────────────────────────────────────────────────
+// ── rewrite for DataFusion's path ────────────────────────────────────────────────────────
 
-/// The column that numbers rows as they come.
+/// Name of the column that numbers rows in input order.
 const ROW_NUMBER_COLUMN: &str = "place in the input";
 
-/// A plan for DataFusion, whose rows come in order, in which equals by an ORDER BY of an aggregate stay in that order:
-/// its sorts leave it open. Beside such an aggregate those without an ORDER BY have the order of the input for theirs, as
-/// DataFusion gives all of them the order that one asks for. Texts and `nth_value` are had of lists, which sort for
-/// themselves, where several orders are asked for: DataFusion refuses others then. So are first and last values that are
-/// nested, of which DataFusion keeps slices that hold a whole batch each.
+/// Rewrites a plan for DataFusion so that rows that are equal by an aggregate's ORDER BY stay in input order,
+/// which DataFusion's sorts do not guarantee.
+///
+/// Beside such an aggregate, aggregates without an ORDER BY get the input order, as DataFusion would give
+/// them the other aggregate's order. Strings and `nth_value` are computed from lists, which sort by
+/// themselves, if several orders are requested: DataFusion rejects others then. So are nested first and last
+/// values, of which DataFusion keeps slices that each retain a whole batch.
 ///
 /// # Errors
-/// As DataFusion's plan builder.
+/// Returns the errors of DataFusion's plan builder.
 pub fn add_row_numbers(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     Ok(plan.transform_up_with_subqueries(add_row_numbers_to_step)?.data)
 }
@@ -167,7 +171,7 @@ fn add_row_numbers_to_step(plan: LogicalPlan) -> PlanResult<Transformed<LogicalP
     let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
     let takes_order =
         |call: &&AggregateFunction| is_order_sensitive_call(call) && !call.params.distinct;
-    // Of a list, a struct or a map DataFusion keeps a slice, and counts the whole batch with each.
+    // For nested values DataFusion keeps a slice and counts the memory of the whole batch with each.
     let is_of_nested = |call: &AggregateFunction| {
         let of = call.params.args.first().and_then(|of| of.get_type(aggregate.input.schema()).ok());
         matches!(
@@ -205,7 +209,7 @@ fn add_row_numbers_to_step(plan: LogicalPlan) -> PlanResult<Transformed<LogicalP
                 of_list = Some(ListExtraction::OnlyItem);
             }
             (aggregates::ANY_VALUE, _) => {
-                // That has no order, and is the first.
+                // `any_value` has no order; it is the first value that is not null.
                 call.func = first_value_udaf();
                 call.params.null_treatment = Some(NullTreatment::IgnoreNulls);
             }
@@ -234,15 +238,16 @@ fn add_row_numbers_to_step(plan: LogicalPlan) -> PlanResult<Transformed<LogicalP
             };
             call.params.args.truncate(1);
         }
-        // DataFusion's list keeps a value of its own for each row and each that it is ordered by, many times the
-        // column's bytes.
+        // DataFusion's list keeps an owned scalar for each row and each of its ORDER BY values, many times
+        // the column's bytes.
         if call.func.name() == aggregates::ARRAY_AGG
             && limited_lists::find_array_agg_limit(&call.func).is_none()
         {
             call.func = limited_lists::limit_array_agg(call.func, usize::MAX);
         }
         of_lists.push(of_list);
-        // What is ordered by twice is so by the first of both; DataFusion's accumulators count on that.
+        // A second sort by the same expression has no effect; DataFusion's accumulators assume that there is
+        // none.
         let mut by: Vec<Sort> = Vec::new();
         for sort in std::mem::take(&mut call.params.order_by) {
             if by.iter().all(|known| known.expr != sort.expr) {
@@ -251,7 +256,7 @@ fn add_row_numbers_to_step(plan: LogicalPlan) -> PlanResult<Transformed<LogicalP
         }
         by.push(Sort::new(place.clone(), true, false));
         if is_last {
-            // The last of some rows is the first of them the other way round.
+            // The last rows are the first ones in the reverse order.
             let turned = |sort: Sort| Sort::new(sort.expr, !sort.asc, !sort.nulls_first);
             by = by.into_iter().map(turned).collect();
         }
@@ -276,7 +281,7 @@ fn add_row_numbers_to_step(plan: LogicalPlan) -> PlanResult<Transformed<LogicalP
             Some(ListExtraction::FirstItems(most)) => {
                 let first = array_slice(list.clone(), lit(1i64), Expr::Literal(most, None), None);
                 let first = Expr::Cast(Cast::new(Box::new(first), field.data_type().clone()));
-                // `collect` of no values is an empty list.
+                // `collect` answers an empty list for no values.
                 match empty_list_value(field.data_type()).map(|none| Expr::Literal(none, None)) {
                     Some(none) => when(list.is_null(), none).otherwise(first)?,
                     None => first,
@@ -291,20 +296,20 @@ fn add_row_numbers_to_step(plan: LogicalPlan) -> PlanResult<Transformed<LogicalP
     Ok(Transformed::yes(LogicalPlan::Projection(shown)))
 }
 
-/// What is had of a list.
+/// The answer extracted from a list.
 #[derive(Clone)]
 enum ListExtraction {
-    /// Its values as one text, with this between them.
+    /// The values joined with this separator.
     JoinedText(String),
-    /// The only one that it has.
+    /// The only value.
     OnlyItem,
-    /// Its value of that number.
+    /// The value of this index.
     ItemAt(ScalarValue),
-    /// So many of its values.
+    /// This number of the first values.
     FirstItems(ScalarValue),
 }
 
-/// Has an aggregate leave out rows whose argument is null.
+/// Adds a filter that skips rows whose argument is null.
 fn exclude_null_arguments(call: &mut AggregateFunction) {
     let known = call.params.args[0].clone().is_not_null();
     call.params.filter = Some(Box::new(match call.params.filter.take() {

@@ -1,10 +1,10 @@
 //! Partial tables on disk: groups and states that another run can merge.
 //!
-//! A partial table holds the query it belongs to, the schemas of the sources it was planned
-//! against, the groups with their states, and the coverage of the run that made it. Merging
-//! plans the query again over that schema, with no files, and so finds the same spec and the
-//! same finish; states of another spec are refused. It also knows the runs whose rows are in it, so
-//! that none is counted twice. The layout, byte by byte, is in `docs/formats/partial.md`:
+//! A partial table contains its query, the schemas of the sources that the query was planned against, the
+//! groups with their states, and the coverage of the run that wrote it. A merge plans the query again over
+//! these schemas without files, and thus gets the same spec and the same finish plan; states of another spec
+//! are rejected. The file also lists the runs whose rows it contains, so that no run is counted twice.
+//! `docs/formats/partial.md` describes the layout byte by byte:
 //!
 //! ```text
 //!   "TIDEPART"  version
@@ -14,8 +14,8 @@
 //!   section: 'E' length crc32 │ JSON: the coverage                                    (the end)
 //! ```
 //!
-//! A checksum is of its section's kind, length and content, so that every byte is covered. A
-//! file that ends before its 'E' section was cut off and is refused as a whole.
+//! A checksum covers its section's kind, length and content, so that every byte is covered. A file that ends
+//! before its 'E' section was truncated and is rejected as a whole.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -41,7 +41,7 @@ use crate::sections::{self, SECTION_HEADER_BYTES, section_checksum};
 
 const MAGIC: &[u8; 8] = b"TIDEPART";
 
-/// The version of the layout. Version 2 does not know its runs; version 1 has no 'S' section either.
+/// The version of the layout. Version 2 does not record runs; version 1 has no 'S' sections either.
 pub const FORMAT_VERSION: u32 = 3;
 
 const HEADER_SECTION: u8 = b'H';
@@ -49,44 +49,44 @@ const JOINED_SCHEMA_SECTION: u8 = b'S';
 const GROUPS_SECTION: u8 = b'G';
 const END_SECTION: u8 = b'E';
 
-/// What a partial table is of.
+/// The header of a partial table: the query, its sources and the runs.
 #[derive(Debug, Clone)]
 pub struct PartialTableHeader {
     /// The query.
     pub sql: String,
-    /// The name that the query knows the source by which was read in splits.
+    /// The query's name of the source that was read in splits.
     pub source_name: String,
-    /// That source's schema.
+    /// The schema of that source.
     pub source_schema: SchemaRef,
     /// Name and schema of each further source.
     pub joined_sources: Vec<(String, SchemaRef)>,
-    /// A line per key and state.
+    /// One line per key and state, by which a merge recognizes the same spec.
     pub table_description: Vec<String>,
-    /// The runs whose rows are in it; none is known where an earlier release wrote it.
+    /// The runs whose rows the table contains; empty if an earlier release wrote it.
     pub runs: Vec<PartialRun>,
 }
 
 /// A run whose rows are in a partial table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialRun {
-    /// The run's name; of a table that does not know it, `table-` and a digest of the table.
+    /// The run's name; for a table that does not record it, `table-` and a digest of the table.
     pub run: String,
-    /// What it read.
+    /// The sources that the run read.
     pub sources: Vec<PartialRunSource>,
 }
 
 /// A source that a run read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialRunSource {
-    /// Its name in the query.
+    /// The source's name in the query.
     pub name: String,
-    /// How many files it had.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes, as stored.
+    /// Size of the files as stored, in bytes.
     pub bytes: u64,
 }
 
-/// A partial table in writing.
+/// Writes a partial table.
 pub struct PartialTableWriter<W: Write> {
     out: W,
     bytes_written: u64,
@@ -94,10 +94,10 @@ pub struct PartialTableWriter<W: Write> {
 }
 
 impl<W: Write> PartialTableWriter<W> {
-    /// Writes the header to `out`, which messages call `path`.
+    /// Writes the header to `out`; `path` is its name in messages.
     ///
     /// # Errors
-    /// As writing.
+    /// Returns write errors.
     pub fn new(out: W, path: &Path, header: &PartialTableHeader) -> Result<Self> {
         let mut writer =
             PartialTableWriter { out, bytes_written: 0, path: path.display().to_string() };
@@ -132,10 +132,11 @@ impl<W: Write> PartialTableWriter<W> {
         self.write_section(kind, &stream.into_inner()?)
     }
 
-    /// Appends groups, as [`Merged::next_groups`](crate::merge::Merged::next_groups) gives them.
+    /// Appends groups, as
+    /// [`MergedTable::next_encoded_groups`](crate::merge::MergedTable::next_encoded_groups) returns them.
     ///
     /// # Errors
-    /// As writing.
+    /// Returns write errors.
     pub fn write_groups(&mut self, groups: &RecordBatch) -> Result<()> {
         for batch in slice_batch(groups) {
             let batch = batch?;
@@ -144,10 +145,10 @@ impl<W: Write> PartialTableWriter<W> {
         Ok(())
     }
 
-    /// Writes the end; gives the output back with the bytes written.
+    /// Writes the end section; returns the output and the number of bytes written.
     ///
     /// # Errors
-    /// As writing.
+    /// Returns write errors.
     pub fn finish(mut self, coverage: &Coverage) -> Result<(W, u64)> {
         let json = serde_json::to_vec(coverage)
             .map_err(|e| Error::Internal(format!("a coverage is no JSON: {e}")))?;
@@ -169,7 +170,7 @@ impl<W: Write> PartialTableWriter<W> {
     }
 }
 
-/// A partial table being read.
+/// Reads a partial table.
 pub struct PartialTableReader {
     path: PathBuf,
     file: BufReader<File>,
@@ -177,9 +178,9 @@ pub struct PartialTableReader {
     offset: u64,
     version: u32,
     header: PartialTableHeader,
-    /// Of what was read so far, by the checksums of its sections.
+    /// A digest of the sections read so far.
     digest: Md5,
-    /// The section behind the header, which was read to see that it is no schema.
+    /// The section after the last schema, which was read to find that it is none.
     peeked_section: Option<(u8, Vec<u8>)>,
     coverage: Option<Coverage>,
 }
@@ -188,8 +189,8 @@ impl PartialTableReader {
     /// Opens a partial table and reads its header.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::Corrupt`] for anything that is no partial table, or one
-    /// of a newer version.
+    /// Returns [`Error::NotFound`] for a missing file, and [`Error::Corrupt`] for anything that is not a
+    /// partial table or has a newer version.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io("read", path, e))?;
         let left = file.metadata().map_err(|e| Error::io("read", path, e))?.len();
@@ -250,18 +251,18 @@ impl PartialTableReader {
         }
     }
 
-    /// What it is of.
+    /// Returns the header.
     pub fn header(&self) -> &PartialTableHeader {
         &self.header
     }
 
-    /// The coverage of the run that made it; known once all groups were read.
+    /// Returns the coverage of the run that wrote the table; known once all groups have been read.
     pub fn coverage(&self) -> Option<&Coverage> {
         self.coverage.as_ref()
     }
 
-    /// The runs whose rows are in it; known for certain once all groups were read. A table that does
-    /// not know them is itself one, by its content.
+    /// Returns the runs whose rows the table contains; complete once all groups have been read. A table that
+    /// does not record its runs counts as a run itself, identified by its content.
     pub fn runs(&self) -> Vec<PartialRun> {
         if !self.header.runs.is_empty() || self.coverage.is_none() {
             return self.header.runs.clone();
@@ -270,15 +271,15 @@ impl PartialTableReader {
         vec![PartialRun { run: format!("table-{}", encode_hex(digest)), sources: Vec::new() }]
     }
 
-    /// Whether an earlier release wrote it, which did not keep a table's runs.
+    /// Returns true if an earlier release wrote the table, which did not record its runs.
     pub fn has_unknown_runs(&self) -> bool {
         self.version < 3
     }
 
-    /// The next groups, encoded; none at the end.
+    /// Returns the next encoded groups; `None` at the end.
     ///
     /// # Errors
-    /// [`Error::Corrupt`].
+    /// Returns [`Error::Corrupt`] for damaged or truncated data.
     pub fn next_groups(&mut self) -> Result<Option<RecordBatch>> {
         if self.coverage.is_some() {
             return Ok(None);
@@ -330,7 +331,7 @@ impl PartialTableReader {
         })
     }
 
-    /// A schema and its metadata.
+    /// Parses a schema and its metadata.
     fn parse_schema(&self, content: &[u8]) -> Result<(HashMap<String, String>, SchemaRef)> {
         let schema = self.decode_arrow("its header", content, || {
             Ok(StreamReader::try_new(content, None)?.schema())
@@ -338,7 +339,7 @@ impl PartialTableReader {
         Ok((schema.metadata().clone(), Arc::new(Schema::new(schema.fields().clone()))))
     }
 
-    /// What Arrow's reader gives of a section.
+    /// Decodes a section with Arrow's reader.
     fn decode_arrow<T>(
         &self,
         what: &str,
@@ -366,7 +367,7 @@ impl PartialTableReader {
         if length > self.bytes_left {
             return Err(self.corrupt_error("it was cut off in a section"));
         }
-        // No more is allocated than the file holds.
+        // The length is at most the rest of the file, which bounds the allocation.
         let size =
             usize::try_from(length).map_err(|_| self.corrupt_error("a section is too long"))?;
         let mut content = vec![0; size];
@@ -400,8 +401,7 @@ impl PartialTableReader {
     }
 }
 
-/// The coverage of several runs together. Estimates are left out: they are known anew after
-/// the merge.
+/// Returns the combined coverage of several runs. Estimates are left out: the merge computes them anew.
 pub fn merge_coverages(coverages: &[Coverage]) -> Coverage {
     let sum = |of: fn(&Coverage) -> ReadAmount| {
         coverages.iter().map(of).fold(ReadAmount::default(), |a, b| ReadAmount {

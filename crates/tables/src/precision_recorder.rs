@@ -1,5 +1,5 @@
-//! How good the estimates are that are made on DataFusion's path: there, our accumulators say so to
-//! the run's [`Precisions`] when they answer, under the names that the plan has for them.
+//! The precision of estimates on DataFusion's path: accumulators report it to the run's [`PrecisionRecorder`]
+//! when they answer, under the names that their calls have in the plan.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::aggregate_calls::{find_aggregate_call, find_alias, find_estimating_fu
 use crate::summary::QuerySummary;
 use crate::{MergeableFunction, SketchPrecision};
 
-/// What the accumulators of a run said, by the names of their calls.
+/// The precisions reported by the accumulators of a run, by the names of their calls.
 #[derive(Debug, Default)]
 pub struct PrecisionRecorder(Mutex<BTreeMap<String, (MergeableFunction, SketchPrecision)>>);
 
 impl PrecisionRecorder {
-    /// Notes an answer.
+    /// Records the precision of an answer.
     pub fn record_precision(
         &self,
         call: &str,
@@ -33,13 +33,12 @@ impl PrecisionRecorder {
         }
     }
 
-    /// Forgets what was said, for a run that starts over.
+    /// Clears the recorder, for a run that starts over.
     pub fn clear(&self) {
         self.0.lock().clear();
     }
 
-    /// What was said of `calls`; of one that was never made, as where there are no rows, that it is
-    /// exact.
+    /// Returns the estimates of `calls`. A call that never ran, for example on no rows, counts as exact.
     pub fn estimates_of_calls(&self, calls: &[PlannedAggregateCall]) -> Vec<EstimateAccuracy> {
         let said = self.0.lock();
         let of = |call: &PlannedAggregateCall| {
@@ -51,34 +50,34 @@ impl PrecisionRecorder {
     }
 }
 
-/// A call of an aggregate in a plan.
+/// An aggregate call in a plan, with its names.
 #[derive(Debug, Clone)]
 pub struct PlannedAggregateCall {
-    /// What the plan has it as.
+    /// The call's name in the plan.
     plan_name: String,
-    /// What it is called in the result.
+    /// The call's name in the result.
     display_name: String,
-    /// What it estimates by; none where it does not, or only its accumulator knows.
+    /// The function that estimates the answer; `None` for exact calls, or if only the accumulator knows.
     estimating_function: Option<MergeableFunction>,
 }
 
 impl PlannedAggregateCall {
-    /// What the plan has it as.
+    /// Returns the call's name in the plan.
     pub fn plan_name(&self) -> &str {
         &self.plan_name
     }
 }
 
-/// The calls of aggregates in an optimised plan, those nearest to the result first, with the names
-/// that the result has for them: by their aliases, else as they are written, through `shorten`.
+/// Collects the aggregate calls of an optimized plan, those nearest to the result first, with their names in
+/// the result: the alias, else the expression as written, passed through `shorten`.
 pub fn collect_aggregate_calls(
     plan: &LogicalPlan,
     shorten: impl Fn(String) -> String,
 ) -> Vec<PlannedAggregateCall> {
     let mut calls: Vec<PlannedAggregateCall> = Vec::new();
-    // From the result down to the call, then followed upwards.
+    // The projections from the result down to the call; names are then followed upwards.
     let mut above: Vec<Projection> = Vec::new();
-    // A walk that fails leaves out names, no numbers.
+    // A failed walk only loses names, no numbers.
     let _ = plan.apply_with_subqueries(|node| {
         let found: &[Expr] = match node {
             LogicalPlan::Projection(projection) => {

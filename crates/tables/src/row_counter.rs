@@ -1,7 +1,7 @@
-//! Numbers of rows as they come, for plans that run on one thread.
+//! A row counter for plans that run on one thread.
 //!
-//! `row_number()` would do, but for what a window is: it keeps rows that it may need again, and of texts all that it
-//! has ever seen, as views bring their buffers along. A counter keeps nothing.
+//! `row_number()` would do, but a window keeps rows that it may need again, and for strings all that it has
+//! ever seen, as views retain their buffers. A counter keeps nothing.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// A call that numbers rows from 0 on, in the order in which it is asked about them. Each has numbers of its own.
+/// Creates a call that numbers rows from 0 in the order of evaluation. Each call has its own counter.
 pub(crate) fn create_row_counter() -> Expr {
     let place = RowCounterUdf {
         signature: Signature::nullary(Volatility::Volatile),

@@ -1,15 +1,16 @@
-//! Rows on their way to their partition, where hardly any two are of one group.
+//! Scattering of rows to their hash partitions, for inputs in which hardly any two rows belong to one group.
 //!
-//! A table in which every row is a group of its own costs a slot, a hash and a state each, and saves nothing.
-//! So such rows are not gathered before they are where all of their group are: they are put in the order of
-//! the highest bits of their keys' hashes, a block of rows at a time, and wait there as they are. In the end
-//! each part is grouped by itself, in a table that fits the cache, and goes out before the next.
+//! A table in which every row is a group of its own costs a slot, a hash and a state per row and saves
+//! nothing. Such rows are therefore not aggregated before all rows of their group are together: a block of
+//! rows at a time is ordered by the highest bits of the keys' hashes and stored as it is. At the end each
+//! part is grouped by itself, in a table that fits the CPU cache, and its answer leaves before the next part
+//! is grouped.
 //!
-//! Two copies a row (a block together, then its partitions apart), of its keys and arguments alone, the first into
-//! memory that stays; one, by pairs of batch and place, took no less time.
+//! Each row's keys and arguments are copied twice: into the buffer of a block, which is reused, and from
+//! there to the partitions. A single copy, by pairs of batch and row, took no less time.
 //!
-//! Source: radix partitioning before the build, as of Manegold, Boncz and Kersten, *Optimizing Main-Memory Join
-//! on Modern Hardware* (TKDE 2002); that grouping without reduction had better not begin before it, of
+//! Sources: radix partitioning before the build is from Manegold, Boncz and Kersten, *Optimizing Main-Memory
+//! Join on Modern Hardware* (TKDE 2002); that grouping without reduction should not begin before it is from
 //! Leis et al., *Morsel-Driven Parallelism* (SIGMOD 2014).
 
 use std::ops::Range;
@@ -26,34 +27,34 @@ use super::hash_partitions::{PARTITION_BITS, PARTITION_COUNT, mix_hash, partitio
 use super::value_encoding::logical_bytes;
 use super::{AggregateTable, GroupChunk, TableSpec};
 
-/// Into how many parts a partition's rows are put.
+/// Number of parts of a partition's rows.
 pub(crate) const PARTS_PER_PARTITION: usize = 1 << PARTITION_BITS;
 
-/// A block of rows: each of its 256 parts has some hundred.
+/// Number of rows in a block; each of its 256 parts has some hundred.
 const SCATTER_BLOCK_ROWS: usize = 1 << 17;
 
-/// After so many rows a table is filled again: the rows that follow may be of fewer groups. Where they are not,
-/// twice as many come by the next time.
+/// Number of rows scattered before a table is tried again, as later rows may have fewer groups. If they have
+/// not, twice as many rows are scattered the next time.
 const SCATTERED_ROWS_INITIAL: u64 = 1 << 21;
 
-/// A worker's rows, until they are a block.
+/// A worker's buffer of rows until they fill a block.
 pub struct ScatterBuffer {
     key_count: usize,
     bytes_max: usize,
-    /// None before the first rows.
+    /// `None` before the first rows.
     schema: Option<SchemaRef>,
     columns: Vec<GatherColumn>,
-    /// Of each row's keys.
+    /// The hash of each row's keys.
     key_hashes: Vec<u64>,
     row_bytes: usize,
-    /// How many more rows are to come by; none while it is off.
+    /// Number of rows to scatter before a table is tried again; 0 while scattering is disabled.
     rows_until_retry: u64,
-    /// How many the next time.
+    /// The value of `rows_until_retry` at the next activation.
     next_rows_until_retry: u64,
 }
 
 impl ScatterBuffer {
-    /// One that is off, and holds about so many bytes.
+    /// Creates a disabled buffer for about `bytes_max` bytes.
     pub fn new(spec: &TableSpec, bytes_max: usize) -> Self {
         ScatterBuffer {
             key_count: spec.keys.len(),
@@ -67,21 +68,21 @@ impl ScatterBuffer {
         }
     }
 
-    /// Whether rows are to be given to it, and not to a table.
+    /// Returns true if rows should be added here and not to a table.
     pub fn is_enabled(&self) -> bool {
         self.rows_until_retry > 0
     }
 
-    /// Has the next rows scattered.
+    /// Enables scattering for the next rows.
     pub fn enable(&mut self) {
         self.rows_until_retry = self.next_rows_until_retry;
         self.next_rows_until_retry = self.next_rows_until_retry.saturating_mul(2);
     }
 
-    /// Takes rows of the map.
+    /// Adds rows of the map.
     ///
     /// # Errors
-    /// Where a key cannot be turned into the type that it is kept as, or hashed.
+    /// Returns an error if a key cannot be cast to the type in which it is stored, or cannot be hashed.
     pub fn add_rows(&mut self, batch: &RecordBatch) -> Result<()> {
         let (keys, others) = batch.columns().split_at(self.key_count);
         let keys: Vec<ArrayRef> = keys.iter().map(float_order::normalize_floats).collect();
@@ -109,15 +110,15 @@ impl ScatterBuffer {
         self.row_bytes + self.key_hashes.len() * size_of::<u64>()
     }
 
-    /// Whether there is a block.
+    /// Returns true if the rows fill a block.
     pub fn is_full(&self) -> bool {
         self.key_hashes.len() >= SCATTER_BLOCK_ROWS || self.row_bytes >= self.bytes_max
     }
 
-    /// The rows that it has, apart: blocks of rows and the partition of each.
+    /// Takes the rows out, as pairs of partition and block.
     ///
     /// # Errors
-    /// As Arrow's.
+    /// Returns Arrow's errors.
     pub fn take_blocks(&mut self) -> Result<Vec<(usize, ScatteredBlock)>> {
         let Some(schema) = self.schema.as_ref().filter(|_| !self.key_hashes.is_empty()) else {
             return Ok(Vec::new());
@@ -151,7 +152,7 @@ impl ScatterBuffer {
     }
 }
 
-/// Rows by the part of their hash, and where each part ends.
+/// Returns the row indexes ordered by part, and the end of each part.
 fn order_rows_by_part(hashes: &[u64]) -> (Vec<u32>, Vec<u32>) {
     let part = |hash: &u64| (mix_hash(*hash) >> (u64::BITS - 2 * PARTITION_BITS)) as usize;
     let mut ends = vec![0_u32; PARTITION_COUNT * PARTS_PER_PARTITION];
@@ -174,42 +175,42 @@ fn order_rows_by_part(hashes: &[u64]) -> (Vec<u32>, Vec<u32>) {
     (order, ends)
 }
 
-/// The rows of some parts, the first of which is `first`.
+/// Returns the range of the rows of `count` parts from `first` on.
 fn part_range(ends: &[u32], first: usize, count: usize) -> Range<usize> {
     let start = first.checked_sub(1).map_or(0, |before| ends[before]);
     start as usize..ends[first + count - 1] as usize
 }
 
-/// Some rows of a partition, by their parts.
+/// Some rows of a partition, ordered by part.
 pub struct ScatteredBlock {
     batch: RecordBatch,
     part_ends: Vec<u32>,
 }
 
 impl ScatteredBlock {
-    /// The memory it takes, in bytes.
+    /// Returns the memory of the block, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.batch.get_array_memory_size()
     }
 
-    /// How many rows it has.
+    /// Returns the number of rows.
     pub(crate) fn row_count(&self) -> usize {
         self.batch.num_rows()
     }
 
-    /// What its columns are.
+    /// Returns the schema of the rows.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.batch.schema_ref()
     }
 
-    /// Its rows of a part.
+    /// Returns the rows of a part.
     pub(crate) fn part_rows(&self, part: usize) -> RecordBatch {
         let range = part_range(&self.part_ends, part, 1);
         self.batch.slice(range.start, range.len())
     }
 }
 
-/// All rows of a partition, and the groups of it that were gathered before.
+/// All scattered rows of a partition, and the groups that its table had before.
 pub(crate) struct PartitionParts {
     group_chunk: GroupChunk,
     groups_by_part: Vec<Vec<u32>>,
@@ -217,8 +218,8 @@ pub(crate) struct PartitionParts {
 }
 
 impl PartitionParts {
-    /// Takes the groups of a partition's table, and partitions them by the bits of their hashes from `first_bit` on.
-    /// `blocks` are partitioned by the second four bits.
+    /// Takes the groups of a partition's table and partitions them by the bits of their hashes from
+    /// `first_bit` on. `blocks` are partitioned by the second four bits.
     pub(crate) fn new(
         table: &mut AggregateTable,
         blocks: Vec<ScatteredBlock>,
@@ -237,7 +238,7 @@ impl PartitionParts {
         self.group_chunk.memory_bytes()
     }
 
-    /// How many rows and groups a part has, which are its groups at most.
+    /// Returns the number of rows and groups of a part, an upper bound on its final groups.
     pub(crate) fn row_and_group_count(&self, part: usize) -> usize {
         let rows = self.blocks.iter().map(|block| part_range(&block.part_ends, part, 1).len());
         self.groups_by_part[part].len() + rows.sum::<usize>()

@@ -1,4 +1,4 @@
-//! Sections: what is kept of tables and told of them, each with its kind, its length and a checksum.
+//! Checksummed sections, the framing of partial tables and of messages about tables.
 //!
 //! ```text
 //!   kind (1 byte)  length (8, little-endian)  crc32 of these and the content (4)  │  content
@@ -14,10 +14,10 @@ use arrow::ipc::writer::StreamWriter;
 use tidemill_base::error::Result;
 use tidemill_base::panics;
 
-/// Bytes before a section's content.
+/// Size of a section's header, in bytes.
 pub(crate) const SECTION_HEADER_BYTES: usize = 13;
 
-/// The checksum of a section, of the first nine bytes of its head and its content.
+/// Returns the checksum of a section: over the first nine bytes of its header and its content.
 pub(crate) fn section_checksum(head: &[u8], content: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(head);
@@ -25,7 +25,7 @@ pub(crate) fn section_checksum(head: &[u8], content: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The bytes before a content.
+/// Returns the header of a section.
 fn section_header(kind: u8, content: &[u8]) -> [u8; SECTION_HEADER_BYTES] {
     let mut head = [0; SECTION_HEADER_BYTES];
     head[0] = kind;
@@ -38,16 +38,16 @@ fn section_header(kind: u8, content: &[u8]) -> [u8; SECTION_HEADER_BYTES] {
 /// Writes a section.
 ///
 /// # Errors
-/// As writing.
+/// Returns write errors.
 pub fn write_section(out: &mut impl Write, kind: u8, content: &[u8]) -> std::io::Result<()> {
     out.write_all(&section_header(kind, content))?;
     out.write_all(content)
 }
 
-/// A batch as the content of a section.
+/// Encodes a batch as the content of a section.
 ///
 /// # Errors
-/// As Arrow's writer.
+/// Returns the errors of Arrow's writer.
 pub fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>> {
     let mut stream = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
     stream.write(batch)?;
@@ -55,19 +55,20 @@ pub fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>> {
     Ok(stream.into_inner()?)
 }
 
-/// The batches in a section's content; in words, why it has none.
+/// Decodes the batches of a section's content.
 ///
 /// # Errors
-/// Where it is no Arrow stream.
+/// Returns a message if the content is not an Arrow stream.
 pub fn decode_batches(content: &[u8]) -> Result<Vec<RecordBatch>, String> {
     let read = || StreamReader::try_new(content, None)?.collect::<Result<_, ArrowError>>();
     decode_arrow_stream(content, read)
 }
 
-/// What Arrow's reader gives of a content: it panics of some of what it should refuse.
+/// Decodes a content with Arrow's reader. That reader panics on some invalid inputs, which become errors
+/// here.
 ///
 /// # Errors
-/// Why it cannot be read, in words.
+/// Returns the reason as a message.
 pub(crate) fn decode_arrow_stream<T>(
     content: &[u8],
     read: impl FnOnce() -> Result<T, ArrowError>,
@@ -81,26 +82,26 @@ pub(crate) fn decode_arrow_stream<T>(
     }
 }
 
-/// The sections of bytes, one after the other.
+/// Reads sections from a byte slice.
 pub struct SectionReader<'a> {
     remaining: &'a [u8],
 }
 
 impl<'a> SectionReader<'a> {
-    /// Those that begin here.
+    /// Creates a reader at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         SectionReader { remaining: bytes }
     }
 
-    /// Bytes behind those that were read.
+    /// Returns the number of bytes not read yet.
     pub fn remaining_bytes(&self) -> usize {
         self.remaining.len()
     }
 
-    /// The next one; none at the end.
+    /// Returns kind and content of the next section; `None` at the end.
     ///
     /// # Errors
-    /// In words, what is wrong with it.
+    /// Returns a message for a truncated section or a wrong checksum.
     pub fn next_section(&mut self) -> Result<Option<(u8, &'a [u8])>, &'static str> {
         if self.remaining.is_empty() {
             return Ok(None);
@@ -120,10 +121,10 @@ impl<'a> SectionReader<'a> {
     }
 }
 
-/// The next section that is read from somewhere; none at the end.
+/// Reads the next section, its kind and its content; `None` at the end.
 ///
 /// # Errors
-/// As reading; of kind `InvalidData` for what is no section, or was cut off.
+/// Returns read errors, and `InvalidData` for bytes that are not a section or are truncated.
 pub fn read_section(from: &mut impl Read) -> std::io::Result<Option<(u8, Vec<u8>)>> {
     let invalid = |why: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
     let mut head = Vec::with_capacity(SECTION_HEADER_BYTES);
@@ -137,7 +138,7 @@ pub fn read_section(from: &mut impl Read) -> std::io::Result<Option<(u8, Vec<u8>
     length.copy_from_slice(&head[1..9]);
     let length = u64::from_le_bytes(length);
     let mut content = Vec::new();
-    // No more is made room for than comes.
+    // The buffer grows with the bytes that arrive, whatever the length says.
     from.by_ref().take(length).read_to_end(&mut content)?;
     if content.len() as u64 != length {
         return Err(cut());
@@ -149,8 +150,8 @@ pub fn read_section(from: &mut impl Read) -> std::io::Result<Option<(u8, Vec<u8>
     Ok(Some((head[0], content)))
 }
 
-/// Something if the messages of an Arrow stream are as long as they say: Arrow's reader sets so much memory
-/// aside before it looks. Partial tables are not compressed.
+/// Returns `Some` if the messages of an Arrow stream are as long as their lengths say: Arrow's reader
+/// allocates these lengths without a check. Partial tables are not compressed.
 fn check_message_lengths(content: &[u8]) -> Option<()> {
     let word = |at: usize| {
         let bytes = content.get(at..at.checked_add(4)?)?;

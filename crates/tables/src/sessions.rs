@@ -1,4 +1,4 @@
-//! Sessions of DataFusion's that know our aggregates.
+//! DataFusion sessions with Tidemill's aggregates registered.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::first_rows::FirstRowsRule;
 use crate::precision_recorder::PrecisionRecorder;
 use crate::{median, sliding_bitwise, statistics, sum_udafs, tidemill_udafs};
 
-/// A session without tables, for plans that may take `budget_bytes`.
+/// Opens a session without tables, for plans that may use `budget_bytes`.
 ///
 /// # Errors
-/// As DataFusion's runtime.
+/// Returns the errors of DataFusion's runtime.
 pub fn open_session(budget_bytes: usize, settings: &RunSettings) -> Result<SessionContext> {
     open_session_with_options(budget_bytes, settings, false)
 }
 
-/// The same; `counts_as_before` plans distinct counts beside other aggregates as earlier releases did,
-/// for their partial tables.
+/// Opens a session without tables. `counts_as_before` plans distinct counts beside other aggregates as
+/// earlier releases did, for their partial tables.
 ///
 /// # Errors
-/// As [`open`].
+/// Returns the errors of [`open_session`].
 pub fn open_session_with_options(
     budget_bytes: usize,
     settings: &RunSettings,

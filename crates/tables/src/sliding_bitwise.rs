@@ -1,9 +1,9 @@
-//! Logical and bitwise aggregates over frames that slide: `bool_or(x) OVER (ORDER BY t ROWS 10
+//! Logical and bitwise aggregates over sliding window frames: `bool_or(x) OVER (ORDER BY t ROWS 10
 //! PRECEDING)`.
 //!
-//! What leaves a frame is taken back from its state. DataFusion's take nothing back, or forget that
-//! nothing was there. These functions take the place of DataFusion's of the same names, and are
-//! DataFusion's but in such frames: there they come of counts.
+//! Values that leave a frame are retracted from its state. DataFusion's accumulators cannot retract, or lose
+//! the fact that the frame is empty. These functions replace DataFusion's of the same names and delegate to
+//! them, except over sliding frames: there the answers are computed from counts.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_sql::datafusion_names::aggregates;
 use tidemill_sql::windows::filter_clauses::window_state_error;
 
-/// Those of `all` that are ours over such frames.
+/// Wraps those functions of `all` that this module implements over sliding frames.
 pub(crate) fn wrap_sliding_udafs<'a>(
     all: impl Iterator<Item = &'a Arc<AggregateUDF>>,
 ) -> impl Iterator<Item = AggregateUDF> {
@@ -34,6 +34,8 @@ pub(crate) fn wrap_sliding_udafs<'a>(
     })
 }
 
+/// A function with an implementation over sliding frames.
+/// A function with an implementation over sliding frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SlidingFunction {
     BoolAnd,
@@ -56,6 +58,8 @@ impl SlidingFunction {
     }
 }
 
+/// The declaration of such a function: DataFusion's, with another accumulator over sliding frames.
+/// The declaration of such a function: DataFusion's, with another accumulator over sliding frames.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SlidingUdaf {
     datafusion_udaf: Arc<AggregateUDF>,
@@ -145,9 +149,9 @@ impl AggregateUDFImpl for SlidingUdaf {
     }
 }
 
-// ── counts ───────────────────────────────────────────────────────────────────────────────
+// ── accumulators of counts ───────────────────────────────────────────────────────────────
 
-/// How many there are of each.
+/// Counts of the false and true values in a frame.
 #[derive(Debug)]
 struct BooleanCountAccumulator {
     is_or: bool,
@@ -200,7 +204,7 @@ impl Accumulator for BooleanCountAccumulator {
     }
 }
 
-/// How many values have each bit.
+/// For each bit, the number of values in a frame that have it set.
 #[derive(Debug)]
 struct BitCountAccumulator {
     function: SlidingFunction,
@@ -209,7 +213,7 @@ struct BitCountAccumulator {
     counts_by_bit: [u64; 64],
 }
 
-/// Whole numbers of all types, in a type that has them all.
+/// A type that holds the values of all integer types.
 const INTEGER_CAST_TYPE: DataType = DataType::Decimal128(20, 0);
 
 impl BitCountAccumulator {

@@ -1,4 +1,4 @@
-//! What a table keeps: its group keys and, per aggregate, a function with its parameters.
+//! The specification of an aggregate table: its group keys and, per aggregate, a function with parameters.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,111 +26,113 @@ pub enum MergeableFunction {
     Max,
     /// The exact sum divided by the count.
     Mean,
-    /// The bits of all values together.
+    /// A bitwise AND, OR or XOR of all values.
     Bitwise(BitwiseOperator),
-    /// The middle value, or the mean of the two in the middle: all values are kept.
+    /// The middle value, or the mean of the two in the middle. The state keeps all values.
     Median,
-    /// The value below which a share of all is, between two of them by their distance: all are kept.
+    /// The value below which a fraction of all values lies, interpolated linearly between the two nearest
+    /// ones. The state keeps all values.
     Percentile {
-        /// The share, from 0 to 1.
+        /// The fraction, from 0 to 1.
         fraction: f64,
     },
-    /// What exact sums of values, squares and products tell: variances, correlations, regressions.
+    /// A variance, covariance, correlation or regression value, from exact sums of values, squares and
+    /// products.
     Statistic(MomentStatistic),
-    /// The number of different values, by HyperLogLog.
+    /// The number of distinct values, estimated by HyperLogLog.
     Unique(HllParams),
-    /// That HyperLogLog itself, as bytes.
+    /// The HyperLogLog sketch of the values, as bytes.
     HllSketch(HllParams),
     /// The union of stored HyperLogLogs, as bytes.
     HllUnion {
-        /// The largest `log2m` that one of them may have.
+        /// The largest `log2m` that a stored sketch may have.
         log2m_max: u8,
     },
     /// The most frequent values with their counts.
     TopK {
-        /// How many values are answered.
+        /// Number of values in the answer.
         k: usize,
-        /// How many values are counted exactly before estimates begin.
+        /// Number of distinct values that are counted exactly before estimates begin.
         capacity: u32,
     },
     /// Values at given ranks.
     Quantile {
         /// The ranks, each from 0 to 1.
         ranks: Vec<f64>,
-        /// Whether the answer is a list (several ranks were asked for) or a number.
+        /// True if the answer is a list (for several ranks), false if it is a number.
         returns_list: bool,
     },
-    /// How many values lie where.
+    /// Counts of values in bars of about equal width.
     Histogram {
-        /// The most bars.
+        /// Maximum number of bars.
         bars_max: usize,
     },
-    /// The sum of resampled units, with its interval.
+    /// The sum with a confidence interval obtained by resampling units.
     BootstrapSum {
-        /// How many samples.
+        /// Number of bootstrap samples.
         replicates: u16,
-        /// What chooses among them.
+        /// The seed of the random weights.
         seed: u64,
     },
-    /// The number of different values, by the set of them.
+    /// The number of distinct values, counted exactly by a set.
     UniqueExact,
-    /// The set of different whole numbers, as bytes.
+    /// The set of distinct integers, as bytes.
     IdSet,
-    /// What stored sets have together, as bytes.
+    /// The union or intersection of stored id sets, as bytes.
     IdSetCombination {
-        /// Whether what one of them lacks is left out.
+        /// True for the intersection, false for the union.
         is_intersection: bool,
     },
-    /// The different values, given up where they are many.
+    /// The distinct values; NULL if there are too many.
     DistinctValues {
-        /// The most that are kept.
+        /// Maximum number of distinct values kept.
         values_max: u32,
     },
-    /// Some of the different values with the weights of all their rows.
+    /// A sample of the distinct values, each with the total weight of all its rows.
     DistinctSample {
-        /// How many.
+        /// Number of distinct values in the sample.
         sample_size: u32,
     },
-    /// How many values occur once, twice and so on.
+    /// The number of distinct values that occur once, twice and so on.
     InverseHistogram {
-        /// Of how many different values the estimate is made.
+        /// Number of distinct values in the sample from which the answer is estimated.
         sample_size: u32,
     },
     /// The first values in input order.
     Collect {
-        /// The most values kept per group.
+        /// Maximum number of values kept per group.
         values_max: usize,
     },
     /// The first rows by an order.
     FirstRows(Arc<FirstRowsSpec>),
-    /// Sums, or counts, by where in the input the rows stand, for the intervals of an answer that rests on some
-    /// splits; nothing that SQL has.
+    /// Sums or counts by input cell (a range of splits). Turbo computes confidence intervals from them when
+    /// it has read only some of the splits. SQL cannot call this function.
     CellSums {
-        /// Whether values are counted and not added up.
+        /// True if values are counted, false if they are added up.
         is_count: bool,
-        /// How many splits the input has.
+        /// Number of splits of the input.
         split_count: u64,
-        /// Whether rows are still taken.
+        /// Stops the states from taking more rows.
         update_switch: StateUpdateSwitch,
     },
-    /// Quantiles by where in the input the rows stand, for the same.
+    /// Quantiles by input cell, for the same purpose.
     CellQuantiles {
-        /// How many splits the input has.
+        /// Number of splits of the input.
         split_count: u64,
     },
 }
 
-/// Turns states off whose answers nobody will want: from then on they take no rows.
+/// A shared switch that makes states ignore further rows, for states whose answers are no longer needed.
 #[derive(Debug, Clone, Default)]
 pub struct StateUpdateSwitch(Arc<AtomicBool>);
 
 impl StateUpdateSwitch {
-    /// Has no more rows taken.
+    /// Makes the states ignore all further rows.
     pub fn turn_off(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether no more rows are taken.
+    /// Returns true if the states ignore further rows.
     pub fn is_off(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -143,7 +145,7 @@ impl PartialEq for StateUpdateSwitch {
 }
 
 impl MergeableFunction {
-    /// What SQL calls it.
+    /// Returns the function's name in SQL.
     pub fn sql_name(&self) -> &'static str {
         match self {
             MergeableFunction::Count => "count",
@@ -176,7 +178,7 @@ impl MergeableFunction {
         }
     }
 
-    /// What a result says of a column's precision.
+    /// Describes the precision of a result column as an [`EstimateAccuracy`].
     pub fn describe_estimate(&self, column: &str, precision: SketchPrecision) -> EstimateAccuracy {
         let percent = |error: f64| {
             let percent = 196.0 * error;
@@ -287,19 +289,19 @@ impl fmt::Display for MergeableFunction {
     }
 }
 
-/// Which bits of values are kept.
+/// A bitwise operator that combines all values of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BitwiseOperator {
-    /// Those that all have.
+    /// `bit_and`: bits that are set in all values.
     And,
-    /// Those that some have.
+    /// `bit_or`: bits that are set in at least one value.
     Or,
-    /// Those that an odd number of them has.
+    /// `bit_xor`: bits that are set in an odd number of values.
     Xor,
 }
 
 impl BitwiseOperator {
-    /// What SQL calls it.
+    /// Returns the function's name in SQL.
     pub fn sql_name(self) -> &'static str {
         match self {
             BitwiseOperator::And => "bit_and",
@@ -309,23 +311,23 @@ impl BitwiseOperator {
     }
 }
 
-/// One aggregate of a table.
+/// One aggregate of a table: its function, arguments, filter and output.
 #[derive(Debug, Clone)]
 pub struct TableAggregate {
     /// The function and its parameters.
     pub function: MergeableFunction,
-    /// The map column that holds its argument; none for `count(*)`.
+    /// Index of the map column that holds the argument; `None` for `count(*)`.
     pub argument_column: Option<usize>,
     /// The argument's type ([`DataType::Null`] for `count(*)`).
     pub argument_type: DataType,
-    /// The map column of its second argument and that argument's type, where it takes two.
+    /// Index of the map column of the second argument and that argument's type, for functions of two
+    /// arguments.
     pub second_argument: Option<(usize, DataType)>,
-    /// The map column that says which rows count, from `FILTER (WHERE …)`.
+    /// Index of the Boolean map column of `FILTER (WHERE …)`.
     pub filter_column: Option<usize>,
     /// Name and type of the answer, as the query's plan expects it.
     pub output_field: FieldRef,
-    /// DataFusion's function of the same name, which `min` and `max` borrow their
-    /// comparisons from.
+    /// DataFusion's function of the same name, whose accumulators `min` and `max` use for strings.
     pub udf: Arc<AggregateUDF>,
 }
 
@@ -340,7 +342,7 @@ impl TableAggregate {
                 MergeableFunction::Median | MergeableFunction::Percentile { .. },
                 MergeableFunction::Median | MergeableFunction::Percentile { .. },
             ) => self.argument_type == other.argument_type,
-            // Sums of four powers are of doubles, those of two exact for whole numbers.
+            // Sums of the first four powers are of doubles; sums of the first two are exact for integers.
             (MergeableFunction::Statistic(one), MergeableFunction::Statistic(another)) => {
                 one.needs_higher_powers() == another.needs_higher_powers()
                     && self.second_argument == other.second_argument
@@ -362,25 +364,26 @@ impl TableAggregate {
     }
 }
 
-/// Keys and aggregates of a table. The map's rows hold the keys first, then arguments and
-/// filters.
+/// Keys and aggregates of a table. The map's rows hold the keys first, then arguments and filters.
 #[derive(Debug, Clone)]
 pub struct TableSpec {
-    /// The group keys; none for one answer over all rows.
+    /// The group keys; empty for one answer over all rows.
     pub keys: Vec<FieldRef>,
     /// The aggregates, in the order of the answer's columns.
     pub aggregates: Vec<TableAggregate>,
-    /// Per kept state, the aggregates that it answers: quantiles of one argument share a
-    /// histogram, its count of unique values and its sketch share that, its median and percentiles its values, variances of one argument their sums, as do correlations and regressions of two;
-    /// any other aggregate has a state of its own.
+    /// For each state, the indexes of the aggregates computed from it. Aggregates of one argument share a
+    /// state where they can: quantiles and histograms a histogram; `unique` and `hll_sketch` a HyperLogLog;
+    /// median and percentiles the values; variances their sums, as do correlations and regressions of two
+    /// columns; `unique_exact` and `id_set` of integers an id set. Any other aggregate has a state of its
+    /// own.
     pub state_aggregates: Vec<Vec<usize>>,
 }
 
 impl TableSpec {
-    /// A spec of keys and aggregates.
+    /// Creates a spec of keys and aggregates and assigns shared states.
     pub fn new(keys: Vec<FieldRef>, aggregates: Vec<TableAggregate>) -> Self {
         let mut states: Vec<Vec<usize>> = Vec::new();
-        // Those of one argument, of which there may be thousands.
+        // States by argument and filter: there may be thousands of aggregates.
         let mut states_of: HashMap<_, Vec<usize>> = HashMap::new();
         for (index, aggregate) in aggregates.iter().enumerate() {
             let alike =
@@ -399,24 +402,25 @@ impl TableSpec {
         TableSpec { keys, aggregates, state_aggregates: states }
     }
 
-    /// Per kept state, the first of the aggregates that it answers.
+    /// Returns, for each state, the first of the aggregates computed from it.
     pub fn first_aggregate_per_state(&self) -> impl Iterator<Item = &TableAggregate> {
         self.state_aggregates.iter().map(|state| &self.aggregates[state[0]])
     }
 
-    /// The schema of the finished table: keys, then one column per aggregate.
+    /// Returns the schema of the finished table: keys, then one column per aggregate.
     pub fn output_schema(&self) -> SchemaRef {
         let outputs = self.aggregates.iter().map(|aggregate| Arc::clone(&aggregate.output_field));
         Arc::new(Schema::new(self.keys.iter().cloned().chain(outputs).collect::<Vec<FieldRef>>()))
     }
 
-    /// The schema of the keys alone.
+    /// Returns the schema of the keys alone.
     pub fn key_schema(&self) -> SchemaRef {
         Arc::new(Schema::new(self.keys.clone()))
     }
 
-    /// Whether states ask where in the input a row stands. A table's rows have it as a column of their own then, the
-    /// last: unsigned numbers of 64 bits that grow from row to row ([`position`]).
+    /// Returns true if a state needs the position of each row in the input. The rows of such a table have the
+    /// position as their last column: 64-bit unsigned integers that grow from row to row
+    /// ([`encode_row_position`]).
     pub fn needs_positions(&self) -> bool {
         self.aggregates.iter().any(|aggregate| match &aggregate.function {
             MergeableFunction::FirstRows(of) => of.position_column().is_some(),
@@ -425,12 +429,12 @@ impl TableSpec {
         })
     }
 
-    /// Whether all states answer the same in any order of rows and merges.
+    /// Returns true if the answer does not depend on the order of rows and merges.
     pub fn is_order_insensitive(&self) -> bool {
         self.order_sensitive_functions().next().is_none()
     }
 
-    /// The functions whose states depend on the order of rows.
+    /// Returns the functions whose states depend on the order of rows.
     fn order_sensitive_functions(&self) -> impl Iterator<Item = &MergeableFunction> {
         let depends = |function: &&MergeableFunction| match function {
             MergeableFunction::TopK { .. } | MergeableFunction::Collect { .. } => true,
@@ -462,7 +466,7 @@ impl TableSpec {
         self.first_aggregate_per_state().map(|aggregate| &aggregate.function).filter(depends)
     }
 
-    /// Which tables are merged in which order, as `--explain` shows it.
+    /// Describes the order in which tables are merged, as `--explain` shows it.
     pub fn describe_merge_order(&self) -> String {
         let mut names: Vec<&str> =
             self.order_sensitive_functions().map(MergeableFunction::sql_name).collect();
@@ -476,7 +480,7 @@ impl TableSpec {
         }
     }
 
-    /// Whether earlier releases cut the values of a state to microseconds.
+    /// Returns true if a state contains values that earlier releases truncated to microseconds.
     pub fn had_truncated_nanoseconds(&self) -> bool {
         let is_fine = |of: &DataType| {
             use arrow::datatypes::TimeUnit::Nanosecond;
@@ -496,7 +500,7 @@ impl TableSpec {
         })
     }
 
-    /// A line per key and state, as `--explain` and partial tables show them.
+    /// Returns one line per key and state, as `--explain` and partial tables contain them.
     pub fn describe_keys_and_states(&self) -> Vec<String> {
         let keys = self.keys.iter().map(|key| format!("by {} ({})", key.name(), key.data_type()));
         let states = self.state_aggregates.iter().map(|state| {
@@ -512,22 +516,22 @@ impl TableSpec {
     }
 }
 
-/// The bits of a row's number in its split.
+/// Number of bits of a position that hold the row's number within its split.
 const POSITION_ROW_BITS: u32 = 40;
 
-/// Where a row stands in the input: the number of its split, and its own among the rows that the map makes of it. Past
-/// a million millions of them they are taken for one.
+/// Encodes a row's position in the input: the number of its split, then its number among the rows that the
+/// map produces from the split. Rows beyond 2^40 of one split all get the same position.
 pub fn encode_row_position(split: usize, row: u64) -> u64 {
     ((split as u64) << POSITION_ROW_BITS) | row.min((1 << POSITION_ROW_BITS) - 1)
 }
 
-/// The split of a position.
+/// Returns the split number of a position.
 pub(crate) fn decode_split_number(position: u64) -> u64 {
     position >> POSITION_ROW_BITS
 }
 
-/// The type of `top_k`'s answer over values of type `value`: a list of `{value, count, error}`,
-/// most frequent first; of weighted values a list of `{value, weight, error}`, heaviest first.
+/// Returns the type of `top_k`'s answer over values of type `value`: a list of `{value, count, error}`, most
+/// frequent first; with weights a list of `{value, weight, error}`, heaviest first.
 pub fn top_k_result_type(value: &DataType, is_weighted: bool) -> DataType {
     let number = if is_weighted { "weight" } else { "count" };
     let fields = vec![
@@ -538,29 +542,29 @@ pub fn top_k_result_type(value: &DataType, is_weighted: bool) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(DataType::Struct(fields.into()), true)))
 }
 
-/// How far the answers of a column of sketches may be off.
+/// The error bounds of a column of sketch answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SketchPrecision {
-    /// Whether every group's answer is exact.
+    /// True if every group's answer is exact.
     pub is_exact: bool,
     /// The largest error of any group, in the sketch's own terms: a relative standard error
     /// (`unique`), half the width of a value's interval (`quantile`), a count (`top_k`).
     pub error_max: f64,
-    /// Of a value at a rank, the share of all values by which its rank may be off; else 0.
+    /// For quantiles, the largest fraction of values by which a rank may be off; else 0.
     pub rank_error_max: f64,
 }
 
 impl SketchPrecision {
-    /// That of no groups.
+    /// The precision of a column without groups.
     pub const EXACT: SketchPrecision =
         SketchPrecision { is_exact: true, error_max: 0.0, rank_error_max: 0.0 };
 
-    /// A precision of an error in the sketch's own terms.
+    /// Creates a precision from an error in the sketch's own terms.
     pub fn new(exact: bool, error: f64) -> Self {
         SketchPrecision { is_exact: exact, error_max: error, rank_error_max: 0.0 }
     }
 
-    /// That of both columns together.
+    /// Returns the precision of both columns together: exact if both are, with the larger errors.
     pub fn combine(self, other: SketchPrecision) -> SketchPrecision {
         SketchPrecision {
             is_exact: self.is_exact && other.is_exact,

@@ -1,13 +1,14 @@
-//! Variances, covariances, correlations and regressions, in tables and wherever DataFusion runs them.
+//! Variances, covariances, correlations and regressions, in aggregate tables and on DataFusion's path.
 //!
-//! All of them come of a count and exact sums of values, squares, products and higher powers
-//! ([`Moments`](tidemill_sketch::Moments)): the same answer on every path, in any order, however large
-//! the mean is beside the spread. These functions take the place of DataFusion's of the same names, whose
-//! last digits depend on the order of rows, whose `corr` of groups cancels to noise, and whose frames that
-//! slide lose with each value that is taken back.
+//! All of them are computed from a count and exact sums of values, squares, products and higher powers
+//! ([`Moments`](tidemill_sketch::Moments)). The answer is the same on every path and in any order, even if
+//! the mean is much larger than the spread. These functions replace DataFusion's of the same names, whose
+//! last digits depend on the order of rows, whose grouped `corr` suffers from cancellation, and whose sliding
+//! frames lose precision with each retracted value.
 //!
-//! Integers are added up as integers, all other numbers, and all that skewness and kurtosis are of, as doubles. Values
-//! beyond 10^140 are refused: their squares are no doubles. Of fourth powers the limit is 10^70.
+//! Integers are added up as integers; all other numbers, and all arguments of skewness and kurtosis, as
+//! doubles. Values beyond 10^140 are rejected, as their squares are no doubles. For fourth powers the limit
+//! is 10^70.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,38 +36,38 @@ use crate::accumulators::{DistinctAccumulator, StateGroupsAccumulator};
 use crate::state::{MomentNumber, NumberPairs, has_integer_moments};
 use crate::{MergeableFunction, TableAggregate};
 
-/// What is told of a column's or two columns' moments.
+/// A statistic of the moments of one or two columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MomentStatistic {
-    /// `var`, `stddev` and their likes.
+    /// `var`, `stddev` and similar functions.
     Variance {
-        /// Whether what is divided by is one less than the count.
+        /// True if the divisor is the count minus 1.
         is_sample: bool,
-        /// Whether it is the standard deviation.
+        /// True for the standard deviation.
         is_root: bool,
     },
     /// `covar_samp`, `covar_pop`.
     Covariance {
-        /// Whether what is divided by is one less than the count.
+        /// True if the divisor is the count minus 1.
         is_sample: bool,
     },
     /// `skewness`, `skewness_pop`.
     Skewness {
-        /// True if it is that of a sample.
+        /// True for the skewness of a sample.
         is_sample: bool,
     },
-    /// `kurtosis`, `kurtosis_pop`: how far it is above that of the normal distribution.
+    /// `kurtosis`, `kurtosis_pop`: the excess over that of the normal distribution.
     Kurtosis {
-        /// True if it is that of a sample.
+        /// True for the kurtosis of a sample.
         is_sample: bool,
     },
     /// `corr`.
     Correlation,
-    /// `regr_slope` and its likes, of y and x.
+    /// `regr_slope` and similar functions of y and x.
     Regression(RegressionStatistic),
 }
 
-/// How many NaNs and infinities of a column there are beside its moments.
+/// The number of NaNs and infinities of a column, which its moments do not include.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct NonFiniteCounts {
     nan_count: u64,
@@ -89,7 +90,7 @@ impl NonFiniteCounts {
         self.nan_count + self.infinity_count + self.negative_infinity_count > 0
     }
 
-    /// What they add to a sum.
+    /// Returns the value that they add to a sum.
     fn sum_contribution(self) -> f64 {
         let of = |count: u64, value: f64| if count > 0 { value } else { 0.0 };
         of(self.nan_count, f64::NAN)
@@ -98,14 +99,14 @@ impl NonFiniteCounts {
     }
 }
 
-/// What is told of the line through the points of two columns.
+/// A property of the regression line through the points of two columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RegressionStatistic {
     /// `regr_slope`.
     Slope,
     /// `regr_intercept`.
     Intercept,
-    /// `regr_count`: how many points there are.
+    /// `regr_count`: the number of points.
     Count,
     /// `regr_r2`.
     R2,
@@ -121,7 +122,7 @@ pub enum RegressionStatistic {
     Sxy,
 }
 
-/// All of them by their names, as DataFusion has them, but for those of powers, which are ours.
+/// All statistics by the names that DataFusion has for them; those of higher powers are Tidemill's.
 const STATISTICS_BY_NAME: [(&str, MomentStatistic); 20] = {
     use self::RegressionStatistic as Line;
     use MomentStatistic::{Correlation, Covariance, Kurtosis, Skewness, Variance};
@@ -150,33 +151,33 @@ const STATISTICS_BY_NAME: [(&str, MomentStatistic); 20] = {
 };
 
 impl MomentStatistic {
-    /// The one of this name.
+    /// Returns the statistic of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         STATISTICS_BY_NAME.into_iter().find(|(of, _)| *of == name).map(|(_, statistic)| statistic)
     }
 
-    /// What SQL calls it.
+    /// Returns the function's name in SQL.
     pub fn sql_name(self) -> &'static str {
         STATISTICS_BY_NAME.into_iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether it takes two columns.
+    /// Returns true if the statistic takes two columns.
     pub fn is_over_two_columns(self) -> bool {
         !matches!(self, MomentStatistic::Variance { .. }) && !self.needs_higher_powers()
     }
 
-    /// Returns whether it takes the third and the fourth powers of a column, as doubles.
+    /// Returns true if the statistic needs the third and fourth powers of a column, as doubles.
     pub fn needs_higher_powers(self) -> bool {
         matches!(self, MomentStatistic::Skewness { .. } | MomentStatistic::Kurtosis { .. })
     }
 
-    /// What it is of no rows, where that is not null.
+    /// Returns the answer for no rows, if it is not NULL.
     pub(crate) fn value_of_no_rows(self) -> Option<ScalarValue> {
         (self == MomentStatistic::Regression(RegressionStatistic::Count))
             .then_some(ScalarValue::UInt64(Some(0)))
     }
 
-    /// How many rows there are at least where it is not null.
+    /// Returns the minimum number of rows for an answer that is not NULL.
     fn rows_min(self) -> u64 {
         match self {
             MomentStatistic::Variance { is_sample, .. }
@@ -193,7 +194,8 @@ impl MomentStatistic {
         }
     }
 
-    /// In which of the two columns a NaN or an infinity makes it NaN. Means are what sums are.
+    /// Returns, for each column, whether a NaN or an infinity in it makes the answer NaN. Means behave as
+    /// sums do.
     fn nan_sensitive_columns(self) -> [bool; 2] {
         match self {
             MomentStatistic::Variance { .. }
@@ -207,8 +209,8 @@ impl MomentStatistic {
         }
     }
 
-    /// The answer: null of too few rows, and where it would be 0 / 0. A regression's y is the first
-    /// column. `specials` are the NaNs and infinities of each column that the moments do not have.
+    /// Returns the answer: `None` for too few rows, and if it would be 0 / 0. The first column is a
+    /// regression's y. `specials` are the NaNs and infinities of each column that the moments do not include.
     pub(crate) fn compute<N: MomentValue, const SUMS: usize>(
         self,
         moments: &Moments<N, SUMS>,
@@ -222,7 +224,7 @@ impl MomentStatistic {
         if of_x && (specials[0].has_any() || moments.has_nonfinite_x())
             || of_y && (specials[1].has_any() || moments.has_nonfinite_y())
         {
-            // What is alone differs from nothing, as DataFusion has it.
+            // A single value has no deviation, even if it is NaN, as in DataFusion.
             let is_alone =
                 rows == 1 && matches!(self, MomentStatistic::Variance { is_sample: false, .. });
             return Some(if is_alone { 0.0 } else { f64::NAN });
@@ -269,7 +271,7 @@ impl MomentStatistic {
             RegressionStatistic::R2 => {
                 let (sxx, syy) = (sxx(), syy());
                 let root = sqrt_of_product(sxx, syy);
-                // A line goes through equal y, as the SQL standard, PostgreSQL and DuckDB have it.
+                // A line fits equal y exactly, as in the SQL standard, PostgreSQL and DuckDB.
                 match syy == 0.0 {
                     true => unless_zero(sxx, 1.0),
                     false => {
@@ -291,16 +293,16 @@ impl MomentStatistic {
     }
 }
 
-/// The root of a product, which is 0 only where a factor is, and infinite no sooner.
+/// Returns the square root of a product without underflow or overflow of the product.
 fn sqrt_of_product(left: f64, right: f64) -> f64 {
     match left * right {
-        // Rounded once less than by two roots: where one is the other's multiple, r is 1.
+        // One rounding fewer than with two roots: if one factor is a multiple of the other, r is 1.
         product if product.is_normal() => product.sqrt(),
         _ => left.sqrt() * right.sqrt(),
     }
 }
 
-/// The error of a value that is too large to be squared, or to have a fourth power.
+/// Returns the error for a value whose square, or fourth power, is too large.
 pub(crate) fn value_too_large_error(name: &str) -> Error {
     let call = strip_window_spec(name);
     let is_of_powers = ["skewness", "kurtosis"].iter().any(|of| call.starts_with(of));
@@ -314,9 +316,9 @@ pub(crate) fn value_too_large_error(name: &str) -> Error {
     }
 }
 
-// ── as DataFusion's functions ────────────────────────────────────────────────────────────
+// ── DataFusion's aggregate functions ─────────────────────────────────────────────────────
 
-/// Those of `all` that are ours.
+/// Creates the statistics that replace those of `all`, and those of higher powers.
 pub(crate) fn create_statistic_udafs<'a>(
     all: impl Iterator<Item = &'a Arc<AggregateUDF>>,
 ) -> impl Iterator<Item = AggregateUDF> {
@@ -335,7 +337,7 @@ pub(crate) fn create_statistic_udafs<'a>(
     of_theirs.chain(of_powers)
 }
 
-/// The parts that DataFusion has not declared: the name, the type and the words of the reference.
+/// The declaration of a function that DataFusion does not have: name, type and documentation.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct HigherMomentUdaf {
     name: &'static str,
@@ -391,6 +393,8 @@ impl AggregateUDFImpl for HigherMomentUdaf {
     }
 }
 
+/// The DataFusion declaration of a statistic.
+/// The DataFusion declaration of a statistic.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct StatisticUdaf {
     datafusion_udaf: Arc<AggregateUDF>,
@@ -503,7 +507,7 @@ impl AggregateUDFImpl for StatisticUdaf {
             return Ok(self.new_accumulator(&aggregate, false));
         }
         if self.statistic.is_over_two_columns() {
-            // The SQL's walk refuses it.
+            // The SQL walk rejects it earlier.
             return Err(into_datafusion_error(Error::Internal(format!(
                 "`{}` of different pairs",
                 self.name()
@@ -538,16 +542,16 @@ impl AggregateUDFImpl for StatisticUdaf {
     }
 }
 
-/// The moments of one group, from which rows can be taken back where a frame slides.
+/// The moments of one group, from which a sliding frame can retract rows.
 struct MomentsAccumulator<N: MomentValue, const SUMS: usize> {
     statistic: MomentStatistic,
-    /// What the plan calls it.
+    /// The call's name in the plan.
     output_name: String,
     moments: Moments<N, SUMS>,
     is_sliding: bool,
-    /// Where the frame slides: how many NaNs and infinities it has of each column.
+    /// For a sliding frame, the number of NaNs and infinities of each column.
     non_finite_counts: [NonFiniteCounts; 2],
-    /// The same: how many have a value that is too large.
+    /// The number of rows with a value that is too large.
     too_large_count: u64,
 }
 

@@ -1,15 +1,14 @@
-//! `sum` and `avg` (also called `mean`) wherever DataFusion runs them: under joins, in windows, over
-//! `DISTINCT` values, of a finished table.
+//! `sum` and `avg` (also called `mean`) on DataFusion's path: under joins, in windows, over `DISTINCT`
+//! values, over a finished table.
 //!
-//! There is one promise for both on every path: integers and decimals are added up without loss and
-//! checked at the end against the type of the answer, floats are added up exactly and rounded once.
-//! So these functions take the place of DataFusion's of the same names, whose sums wrap, and whose
-//! sums of floats depend on the order. Groups keep the states of partial tables ([`state`]); what
-//! has a single group, windows among them, keeps a [`Total`], which also takes values back, so that
-//! a frame that slides is as exact as one that is added up anew.
+//! Both keep the same promise on every path: integers and decimals are added up without loss and checked at
+//! the end against the type of the answer; floats are added up exactly and rounded once. These functions
+//! replace DataFusion's of the same names, whose integer sums wrap and whose float sums depend on the order.
+//! Grouped sums keep the states of partial tables ([`state`]). A single group, as in a window, keeps a
+//! [`TotalAccumulator`], which also retracts values, so that a sliding frame is as exact as a new sum.
 //!
-//! What those states do not hold, intervals, durations and decimals of other widths, is added up by
-//! [`wide_sums`](crate::wide_sums).
+//! [`wide_sums`](crate::wide_sums) adds up the types that these states do not hold: intervals, durations and
+//! decimals of other widths.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -48,13 +47,15 @@ use crate::state::{self, ChunkStates};
 use crate::wide_sums::{self, CastingAccumulator, WideAccumulator};
 use crate::{MergeableFunction, TableAggregate, has_mergeable_state};
 
-/// The functions as DataFusion wants them registered.
+/// Creates the functions for registration with DataFusion.
 pub(crate) fn create_sum_udafs() -> impl Iterator<Item = AggregateUDF> {
     [SumOrMean::Sum, SumOrMean::Mean]
         .into_iter()
         .map(|which| AggregateUDF::from(SumUdaf::new(which)))
 }
 
+/// The two functions of this module.
+/// The two functions of this module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SumOrMean {
     Sum,
@@ -77,6 +78,8 @@ impl SumOrMean {
     }
 }
 
+/// The DataFusion declaration of `sum` or `avg`.
+/// The DataFusion declaration of `sum` or `avg`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SumUdaf {
     sum_or_mean: SumOrMean,
@@ -88,7 +91,7 @@ impl SumUdaf {
     fn new(which: SumOrMean) -> Self {
         let mut all = match which {
             SumOrMean::Sum => Vec::new(),
-            // DataFusion's makes doubles of integers first, which rounds large ones.
+            // DataFusion casts integers to doubles first, which rounds large ones.
             SumOrMean::Mean => {
                 vec![TypeSignature::Coercible(vec![Coercion::new_exact(
                     TypeSignatureClass::Integer,
@@ -99,7 +102,7 @@ impl SumUdaf {
             TypeSignature::OneOf(theirs) => all.extend(theirs.iter().cloned()),
             other => all.push(other.clone()),
         }
-        // How many are true, and which share: `avg(status >= 400)`.
+        // Booleans count as 0 and 1: their number and fraction, as in `avg(status >= 400)`.
         all.push(TypeSignature::Coercible(vec![Coercion::new_implicit(
             TypeSignatureClass::Native(logical_int64()),
             vec![TypeSignatureClass::Native(logical_boolean())],
@@ -115,7 +118,8 @@ impl SumUdaf {
         }
     }
 
-    /// The type of the answer over lists, structs or maps: the same of their numbers' answers.
+    /// Returns the type of the answer over lists, structs or maps: the same structure with the types of the
+    /// numbers' answers.
     fn nested_answer_type(&self, of: &DataType) -> PlanResult<DataType> {
         let inner = |field: &FieldRef| -> PlanResult<FieldRef> {
             let of = field.data_type();
@@ -157,7 +161,7 @@ impl SumUdaf {
         })
     }
 
-    /// How the values of a call are added up; none where it is left to DataFusion.
+    /// Chooses how a call's values are added up; `None` if it is left to DataFusion.
     fn choose_strategy(
         &self,
         name: &str,
@@ -209,7 +213,8 @@ impl SumUdaf {
     }
 }
 
-/// A list, struct or map whose numbers are as wide as they are added up, and whose lists have any length.
+/// Widens the numbers of a nested type to the types in which they are added up, and fixed-size lists to
+/// lists.
 fn widen_nested_type(of: &DataType) -> DataType {
     let inner = |field: &FieldRef| -> FieldRef {
         let of = widen_nested_type(field.data_type());
@@ -234,21 +239,21 @@ fn widen_nested_type(of: &DataType) -> DataType {
     }
 }
 
-/// How the values of one call are added up.
+/// The way in which the values of a call are added up.
 #[derive(Debug, Clone)]
 enum SumStrategy {
-    /// As the states of partial tables.
+    /// By the states of partial tables.
     PlainState(TableAggregate),
-    /// So, once they are cast to the aggregate's argument's type.
+    /// By the states of partial tables, after a cast to the aggregate's argument type.
     CastState { aggregate: TableAggregate, answer: DataType },
     /// Element by element, as the states of partial tables.
     NestedState(TableAggregate),
-    /// In a sum of no other form.
+    /// By a wide accumulator, which has no mergeable state.
     WideAccumulator(WideAccumulator),
 }
 
 impl SumStrategy {
-    /// The call over values of a type that states hold, if they do.
+    /// Returns the aggregate of the states, if states hold the values.
     fn table_aggregate(&self) -> Option<&TableAggregate> {
         match self {
             SumStrategy::PlainState(aggregate)
@@ -271,7 +276,7 @@ impl SumStrategy {
         }
     }
 
-    /// The sum of one group.
+    /// Creates the accumulator of one group.
     fn new_accumulator(&self) -> PlanResult<Box<dyn Accumulator>> {
         Ok(match self {
             SumStrategy::PlainState(aggregate) => {
@@ -289,7 +294,7 @@ impl SumStrategy {
         })
     }
 
-    /// The sums of many groups, where they have an accumulator for all of them.
+    /// Creates the accumulator of many groups, if there is one.
     fn new_groups_accumulator(&self) -> PlanResult<Option<Box<dyn GroupsAccumulator>>> {
         Ok(match self {
             SumStrategy::PlainState(aggregate) | SumStrategy::NestedState(aggregate) => {
@@ -360,7 +365,7 @@ impl AggregateUDFImpl for SumUdaf {
     }
 
     fn documentation(&self) -> Option<&Documentation> {
-        // Theirs lives as long as the program.
+        // Statics keep DataFusion's functions alive as long as the program.
         static SUM: std::sync::LazyLock<Arc<AggregateUDF>> = std::sync::LazyLock::new(sum_udaf);
         static MEAN: std::sync::LazyLock<Arc<AggregateUDF>> = std::sync::LazyLock::new(avg_udaf);
         match self.sum_or_mean {
@@ -455,16 +460,15 @@ impl AggregateUDFImpl for SumUdaf {
 
 // ── one group ────────────────────────────────────────────────────────────────────────────
 
-/// What values add up to.
+/// An exact sum.
 #[derive(Clone)]
 enum ExactSum {
-    /// Integers, and decimals' unscaled integers. No number of rows overflows 256 bits.
+    /// A sum of integers or of decimals' unscaled integers. No number of rows overflows 256 bits.
     Integers(i256),
     Floats(FloatTotal),
 }
 
-/// What floats add up to: the finite ones, and how many there are of the others, so that they can be taken
-/// back too.
+/// A sum of floats: the finite ones, and the counts of the others, so that these can be retracted, too.
 #[derive(Clone, Default)]
 struct FloatTotal {
     finite_sum: FloatSum,
@@ -497,7 +501,7 @@ impl FloatTotal {
     }
 }
 
-/// The sum of one group, from which values can be taken back.
+/// The sum or mean of one group, which supports retraction.
 struct TotalAccumulator {
     aggregate: TableAggregate,
     sum: ExactSum,
@@ -510,7 +514,7 @@ impl std::fmt::Debug for TotalAccumulator {
     }
 }
 
-/// A column's values as one of three types that are added up.
+/// Casts values to one of the types that are added up.
 fn cast_to_summable(values: &ArrayRef) -> PlanResult<ArrayRef> {
     let plain = match values.data_type() {
         DataType::UInt64 | DataType::Int64 | DataType::Float64 | DataType::Decimal128(_, _) => {
@@ -539,7 +543,7 @@ impl TotalAccumulator {
         )
     }
 
-    /// Adds values, or takes them back.
+    /// Adds or retracts values.
     fn update_sum(&mut self, values: &ArrayRef, back: bool) -> PlanResult<()> {
         let values = cast_to_summable(values)?;
         let change = (values.len() - values.logical_null_count()) as u64;
@@ -568,7 +572,7 @@ impl TotalAccumulator {
         Ok(())
     }
 
-    /// A sum in 128 bits, which all answers but means of decimals fit.
+    /// Returns a sum in 128 bits, which suffice for all answers except means of decimals.
     fn to_128_bits(&self, sum: i256) -> Result<i128> {
         sum.to_i128().ok_or_else(|| self.overflow_error())
     }
@@ -613,7 +617,7 @@ impl TotalAccumulator {
         fitted.ok_or_else(|| self.overflow_error())
     }
 
-    /// The state that groups would have.
+    /// Returns the state that a grouped sum would have.
     fn to_chunk_states(&self) -> Result<ChunkStates> {
         if self.count == 0 {
             return state::new_state_column(&self.aggregate)?.take_states(1);
@@ -630,7 +634,7 @@ impl TotalAccumulator {
                 negative_infinity_count: down,
             }) => {
                 let mut sum = finite.clone();
-                // How many there are of them does not matter to a sum that only grows.
+                // The counts do not matter to a sum that only grows.
                 for (value, count) in
                     [(f64::NAN, nan), (f64::INFINITY, up), (f64::NEG_INFINITY, down)]
                 {
@@ -679,10 +683,10 @@ impl TotalAccumulator {
     }
 }
 
-// ── from a group's first row on ─────────────────────────────────────────────────────────────────────────────
+// ── running sums of a window ────────────────────────────────────────────────────────────────────────────────
 
-/// The sums, or means, of each group's rows up to the end of each of its steps, where they are of an aggregate
-/// of these and of integers or floats. Groups and steps are told by where they begin, and the end.
+/// Returns each group's sums or means up to the end of each of its steps, for `sum` and `avg` of integers and
+/// floats; `None` for other aggregates. Groups and steps are given by their start rows, followed by the end.
 pub(crate) fn compute_running_sums(
     aggregate: &AggregateFunctionExpr,
     values: &ArrayRef,
@@ -735,7 +739,7 @@ pub(crate) fn compute_running_sums(
     }))
 }
 
-/// Values of which sums go on from step to step, and begin anew with each group.
+/// Values whose sums continue from step to step and restart with each group.
 struct RunningSteps<'a> {
     values: &'a ArrayRef,
     group_starts: &'a [u32],
@@ -743,7 +747,7 @@ struct RunningSteps<'a> {
 }
 
 impl RunningSteps<'_> {
-    /// Of each step what its group's sum and count of values make then, if there are any.
+    /// Returns for each step the answer from its group's sum and count so far; `None` without values.
     fn map_steps<T: ArrowPrimitiveType, S: Default, A>(
         &self,
         add: impl Fn(&mut S, T::Native),
@@ -768,7 +772,7 @@ impl RunningSteps<'_> {
     }
 }
 
-/// A batch's sum: 64-bit values do not overflow 128 bits.
+/// Returns the sum of a batch: 64-bit values do not overflow 128 bits.
 fn sum_to_256_bits(values: impl Iterator<Item = i128>) -> i256 {
     i256::from_i128(values.sum())
 }

@@ -1,12 +1,13 @@
 //! `SUMMARIZE` as one aggregate of all columns of a query.
 //!
-//! Eleven aggregates for each column are as many expressions, and DataFusion looks each name up among all of them, in
-//! each of its rules: to plan 200 columns took six seconds, and twice as many took four times as long. So all of them
-//! are one call here, whose answer is a list with a struct for each column; what is planned above it is of one size.
+//! Eleven aggregates for each column would be as many expressions, and each of DataFusion's rules looks up
+//! each name among all of them: planning 200 columns took six seconds, and twice as many columns four times
+//! as long. All of them are therefore one call here, whose answer is a list with a struct for each column;
+//! the plan above it has a constant size.
 //!
-//! What is kept is what the aggregates would keep that are written one by one: a [`TableSpec`] without keys. Where a
-//! query is cut into map, tables and finish, the planner takes the spec over, and elsewhere DataFusion calls an
-//! accumulator that is a [`Table`] of that spec.
+//! The states are those of the individual aggregates: a [`TableSpec`] without keys. On the table path the
+//! planner takes this spec over; elsewhere DataFusion calls an accumulator that is an [`AggregateTable`] of
+//! this spec.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,11 +42,11 @@ use crate::precision_recorder::PrecisionRecorder;
 use crate::statistics::MomentStatistic;
 use crate::{AggregateTable, MergeableFunction, TableAggregate, TableSpec, has_mergeable_state};
 
-/// The function's name. It is registered for a query that is a summary, when what is summarized has been planned
-/// without it: nobody else can call it.
+/// The function's name. It is registered for a `SUMMARIZE` query after the summarized query has been planned,
+/// so that no other query can call it.
 const SUMMARY_FUNCTION_NAME: &str = "summary";
 
-/// What is asked of a column: the name of the answer, and of which columns it is.
+/// The answers for each column: their names and the columns that have them.
 const SUMMARY_ANSWERS: [(&str, ColumnScope); 10] = [
     ("min", ColumnScope::Ordered),
     ("max", ColumnScope::Ordered),
@@ -59,9 +60,11 @@ const SUMMARY_ANSWERS: [(&str, ColumnScope); 10] = [
     (NON_NULL_COUNT_NAME, ColumnScope::All),
 ];
 
-/// How many values of a column are not null.
+/// Name of the answer that counts a column's non-null values.
 pub const NON_NULL_COUNT_NAME: &str = "known";
 
+/// The columns that have an answer.
+/// The columns that have an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ColumnScope {
     /// Any column.
@@ -72,22 +75,24 @@ enum ColumnScope {
     Numeric,
 }
 
-/// The columns of a query that is summarized, and in which arguments of the call they arrive.
+/// The columns of a summarized query, and the arguments of the call in which they arrive.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct QuerySummary {
     columns: Vec<SummarizedColumn>,
 }
 
+/// A summarized column and the arguments in which it arrives.
+/// A summarized column and the arguments in which it arrives.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SummarizedColumn {
     name: String,
-    /// What SQL calls its type.
+    /// The SQL name of the column's type.
     type_name: String,
-    /// The argument that is the column itself.
+    /// Index of the argument that is the column itself.
     value_argument: usize,
-    /// The argument that `min` and `max` are of; none where there is no order.
+    /// Index of the argument of `min` and `max`; `None` for types without an order.
     ordered_argument: Option<usize>,
-    /// The argument that is the column as a DOUBLE; none where it has no numbers.
+    /// Index of the argument that is the column as a DOUBLE; `None` for columns that are not numeric.
     number_argument: Option<usize>,
 }
 
@@ -102,7 +107,7 @@ impl SummarizedColumn {
 }
 
 impl QuerySummary {
-    /// Of columns, with the SQL of a call of the function over them.
+    /// Creates the summary of the columns of a schema, and the SQL of the call over them.
     pub fn from_schema(schema: &Schema) -> (Self, String) {
         let mut arguments = Vec::with_capacity(2 * schema.fields().len());
         let mut add = |argument: String| {
@@ -142,16 +147,16 @@ impl QuerySummary {
         (QuerySummary { columns }, format!("{SUMMARY_FUNCTION_NAME}({})", arguments.join(", ")))
     }
 
-    /// The one that a call is of, if it is one.
+    /// Returns the summary of a call, if the call is one.
     pub fn from_call(call: &AggregateFunction) -> Option<&Arc<QuerySummary>> {
         Some(&call.func.inner().downcast_ref::<SummaryUdaf>()?.summary)
     }
 
-    /// What is kept for arguments of such types: the aggregates by what is asked, and for each the columns in their
-    /// order.
+    /// Returns the spec of the states for arguments of the given types: the aggregates ordered by answer, and
+    /// for each answer by column.
     ///
     /// # Errors
-    /// A message for the user where there is no state for a column's type.
+    /// Returns a message for the user if a column's type has no state.
     pub fn table_spec(&self, types: &[DataType]) -> Result<TableSpec, String> {
         let mut aggregates = Vec::with_capacity(SUMMARY_ANSWERS.len() * self.columns.len());
         for (asked, of) in SUMMARY_ANSWERS {
@@ -161,7 +166,7 @@ impl QuerySummary {
             }
             for column in &self.columns {
                 let Some(argument) = column.argument_for(of) else { continue };
-                // Different values are counted as they are.
+                // Distinct values are counted before any cast.
                 let argument =
                     if asked == "approx_unique" { column.value_argument } else { argument };
                 let argument_type =
@@ -178,15 +183,15 @@ impl QuerySummary {
         Ok(TableSpec::new(Vec::new(), aggregates))
     }
 
-    /// The type of the answer: a list of a struct for each column.
+    /// Returns the type of the answer: a list of a struct for each column.
     pub fn answer_type(&self) -> DataType {
         DataType::List(Arc::new(Field::new_list_field(DataType::Struct(answer_fields()), true)))
     }
 
-    /// The answer of a finished table of the [spec](Summary::spec), which is a row.
+    /// Builds the answer from a finished table of the [spec](QuerySummary::table_spec), which has one row.
     ///
     /// # Errors
-    /// Where it is of another table.
+    /// Returns an error if the table has another spec.
     pub fn build_answer(&self, finished: &RecordBatch) -> Result<ListArray> {
         let internal = |e: &dyn fmt::Display| Error::Internal(format!("a summary: {e}"));
         if finished.num_rows() != 1 {
@@ -209,7 +214,7 @@ impl QuerySummary {
                 answers.push(match (&count, column.argument_for(*of)) {
                     (Some(count), _) => Arc::clone(count),
                     (None, None) => Arc::clone(&nothing),
-                    // The texts are those of `CAST(min(x) AS TEXT)`.
+                    // The text is the same as that of `CAST(min(x) AS TEXT)`.
                     (None, Some(_)) => ColumnarValue::Array(Arc::clone(next()?))
                         .cast_to(to, None)
                         .and_then(|value| value.into_array(1))
@@ -231,7 +236,7 @@ impl QuerySummary {
         Ok(ListArray::try_new(item, offsets, Arc::new(rows), None)?)
     }
 
-    /// What it estimates, by the names that the plan and the result have for it.
+    /// Returns the estimated answers: their name, which is the same in plan and result, and their function.
     pub(crate) fn estimated_columns(&self) -> impl Iterator<Item = (String, MergeableFunction)> {
         SUMMARY_ANSWERS.into_iter().flat_map(|(asked, of)| {
             let function = summary_function(asked);
@@ -248,7 +253,7 @@ impl QuerySummary {
     }
 }
 
-/// The fields of the struct.
+/// Returns the fields of a column's struct.
 fn answer_fields() -> Fields {
     let asked = SUMMARY_ANSWERS.into_iter().map(|(asked, _)| {
         let of = match asked {
@@ -305,12 +310,13 @@ fn new_table_aggregate(
     }
 }
 
-/// The function as DataFusion wants it registered, for a run that wants to know how good its answers are.
+/// Creates the function for registration with DataFusion. Its accumulators report the precision of their
+/// answers to `precisions`.
 pub fn create_summary_udaf(
     summary: QuerySummary,
     precisions: &Arc<PrecisionRecorder>,
 ) -> AggregateUDF {
-    // There may be no column at all.
+    // The query may have no columns at all.
     let any = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
     AggregateUDF::from(SummaryUdaf {
         summary: Arc::new(summary),
@@ -319,10 +325,12 @@ pub fn create_summary_udaf(
     })
 }
 
+/// The DataFusion declaration of the summary function.
+/// The DataFusion declaration of the summary function.
 #[derive(Debug)]
 struct SummaryUdaf {
     summary: Arc<QuerySummary>,
-    /// Told of every answer.
+    /// Records the precision of every answer.
     precision_recorder: Arc<PrecisionRecorder>,
     signature: Signature,
 }
@@ -366,7 +374,7 @@ impl AggregateUDFImpl for SummaryUdaf {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
-        // A type that has no state is refused in the words of the function that asks for it.
+        // For a type without a state, the function that rejects it provides the message.
         for column in self.summary.columns.iter().filter(|column| column.ordered_argument.is_some())
         {
             TidemillAggregate::Unique
@@ -407,9 +415,9 @@ impl AggregateUDFImpl for SummaryUdaf {
 struct SummaryAccumulator {
     summary: Arc<QuerySummary>,
     spec: Arc<TableSpec>,
-    /// In a mutex because an accumulator is `Sync`; nobody else holds it.
+    /// The states. The mutex makes the accumulator `Sync`; it is never contended.
     table: Mutex<AggregateTable>,
-    /// What the table takes.
+    /// The schema of the table's input rows.
     row_schema: SchemaRef,
     precision_recorder: Arc<PrecisionRecorder>,
 }
@@ -470,7 +478,7 @@ impl Accumulator for SummaryAccumulator {
         }
         let table = self.table.get_mut();
         let chunk = table.decode_chunk(&batch).map_err(into_datafusion_error)?;
-        // There is one group, and a group is taken once at a time.
+        // There is one group, and a merge takes each group at most once.
         (0..batch.num_rows() as u32)
             .try_for_each(|row| table.merge(&chunk, &[row]))
             .map_err(into_datafusion_error)

@@ -1,9 +1,11 @@
-//! The aggregate functions that SQL gains: `unique`, `top_k` and the like ([`Added`]).
+//! The DataFusion declarations of Tidemill's aggregate functions ([`TidemillAggregate`]): `unique`, `top_k`
+//! and so on.
 //!
-//! Here they are declared to DataFusion, which plans and type-checks them, also by the names that it
-//! has for some of them ([`Standard`]). On the partial-table path the planner takes them over
-//! ([`Function`]); elsewhere (beside other aggregates, in a window) DataFusion calls the accumulator
-//! below, which keeps the very same states, and says how good its answers are.
+//! DataFusion plans and type-checks them by these declarations, also under the names that it has for some of
+//! them ([`ApproximateAggregate`]). On the table path the planner replaces them with mergeable functions
+//! ([`MergeableFunction`](crate::MergeableFunction)). Elsewhere (beside other aggregates, in a window)
+//! DataFusion calls the accumulator below, which keeps the same states and reports the precision of its
+//! answers.
 
 use std::sync::Arc;
 
@@ -24,8 +26,8 @@ use crate::approximate_aggregates::ApproximateAggregate;
 use crate::distinct_rewrite::empty_list_value;
 use crate::precision_recorder::PrecisionRecorder;
 
-/// The functions as DataFusion wants them registered, for a run that wants to know how good their
-/// answers are.
+/// Creates the functions for registration with DataFusion. Their accumulators report the precision of their
+/// answers to `precisions`.
 pub fn create_tidemill_udafs(
     precisions: &Arc<PrecisionRecorder>,
 ) -> impl Iterator<Item = AggregateUDF> {
@@ -49,13 +51,15 @@ pub fn create_tidemill_udafs(
         .map(move |(added, standard, signature)| declared(added, standard, signature))
 }
 
+/// The DataFusion declaration of one of Tidemill's aggregate functions.
+/// The DataFusion declaration of one of Tidemill's aggregate functions.
 #[derive(Debug, Clone)]
 struct TidemillUdaf {
     aggregate: TidemillAggregate,
-    /// The name that DataFusion has for it, where it is called by that.
+    /// The approximate aggregate of DataFusion under whose name the function is declared, if it is one.
     approximate_name: Option<ApproximateAggregate>,
     signature: Signature,
-    /// Told of every answer.
+    /// Records the precision of every answer.
     precision_recorder: Arc<PrecisionRecorder>,
 }
 
@@ -83,7 +87,7 @@ impl AggregateUDFImpl for TidemillUdaf {
     }
 
     fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
-        // A column without a value has no type; one that the function takes is as good as any.
+        // A column without a value has the Null type; any type that the function accepts will do.
         let any = match self.aggregate {
             TidemillAggregate::HllUnion
             | TidemillAggregate::IdSetUnion
@@ -99,7 +103,7 @@ impl AggregateUDFImpl for TidemillUdaf {
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        // What is called with an order that matters is refused.
+        // Calls with an order that would matter are rejected.
         AggregateOrderSensitivity::Insensitive
     }
 
@@ -138,7 +142,7 @@ impl AggregateUDFImpl for TidemillUdaf {
                 SortedIdSet::new().encode(&mut bytes);
                 Ok(ScalarValue::BinaryView(Some(bytes)))
             }
-            // Which parameters the call has is not known here. One of no value has any.
+            // The call's parameters are unknown here; a sketch of no value may have any.
             TidemillAggregate::HllSketch => {
                 let empty = Hll::new(HLL_SKETCH_PARAMS_DEFAULT).ok();
                 let bytes = empty.map(|empty| empty.to_bytes(HllStorageDialect::default()));
@@ -203,7 +207,7 @@ impl AggregateUDFImpl for TidemillUdaf {
             return plan_err!("`{}` does not take DISTINCT", self.name());
         }
         if !args.order_bys.is_empty() && !self.supports_within_group_clause() {
-            // The rows would come in any order all the same.
+            // The order of the rows would be ignored.
             return plan_err!(
                 "`{}` does not take ORDER BY; array_agg(x ORDER BY y) does",
                 self.name()

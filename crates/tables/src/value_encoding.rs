@@ -1,11 +1,10 @@
-//! Values as the sketches take them: hashed, or as bytes that sort as the values do.
+//! Values in the forms that sketches take: as hashes, or as bytes that sort as the values do.
 //!
-//! Equal values must hash alike whatever file or column type they came from, so that yesterday's
-//! sketch and today's meet: an integer of any width is hashed as 8 little-endian bytes, a float
-//! as its f64 with one zero and one NaN, a string as its UTF-8. A timestamp is hashed as its UTC
-//! instant in microseconds or, where that is not a whole number of 64 bits, in nanoseconds as 16
-//! little-endian bytes; so are a time and a duration. A date is hashed as its day number, a boolean
-//! as 0 or 1, a decimal as its shortest text.
+//! Equal values must hash alike whatever file or column type they came from, so that a stored sketch merges
+//! with a new one: an integer of any width is hashed as 8 little-endian bytes, a float as its f64 with one
+//! zero and one NaN, a string as its UTF-8. A timestamp is hashed as its UTC instant in microseconds or, if
+//! that is not a whole number of 64 bits, in nanoseconds as 16 little-endian bytes; so are a time and a
+//! duration. A date is hashed as its day number, a boolean as 0 or 1, a decimal as its shortest text.
 
 use std::sync::Arc;
 
@@ -26,10 +25,10 @@ use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::{Error, Result};
 use tidemill_sketch::{hash_bytes, hash_f64, hash_i64, hash_i64s};
 
-/// `array` as type `to`; the same array where it is that already.
+/// Casts `array` to type `to`; returns the same array if it has that type.
 ///
 /// # Errors
-/// As Arrow's `cast`; where a value has no place in the type.
+/// Returns the errors of Arrow's `cast`, and an error if a value does not fit the type.
 pub fn cast_exactly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     if array.data_type() == to { Ok(Arc::clone(array)) } else { cast_array(array, to) }
 }
@@ -38,22 +37,22 @@ fn cast_array(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     Ok(cast_with_options(array, to, &STRICT_CAST_OPTIONS)?)
 }
 
-/// An array without the bytes of strings that it does not refer to.
+/// Returns an array without the string bytes that it does not refer to.
 ///
-/// Views keep their buffers through `slice` and `take`: a few strings of a batch would hold,
-/// and write to disk, all of its text.
+/// Views retain their buffers through `slice` and `take`: a few strings of a batch would hold all of its text
+/// in memory, and write it to disk.
 pub fn compact_views(array: &ArrayRef) -> ArrayRef {
     copy_views_if(array, &|held, used| held > 0 && held > 2 * used)
 }
 
-/// An array whose strings are in buffers of its own, that have no more than them: those that a step of
-/// DataFusion's fills may have room for many times as much.
+/// Returns an array whose strings are in buffers of its own without spare bytes: the buffers that a
+/// DataFusion operator fills may be many times as large.
 pub(crate) fn copy_views(array: &ArrayRef) -> ArrayRef {
     copy_views_if(array, &|held, _| held > 0)
 }
 
-/// An array whose views have their strings copied where `is_copied`, told of the bytes that buffers hold and of those
-/// that are referred to, says so.
+/// Copies the strings of views if `is_copied`, called with the bytes that buffers hold and the bytes that
+/// views refer to, returns true.
 fn copy_views_if(array: &ArrayRef, is_copied: &impl Fn(usize, usize) -> bool) -> ArrayRef {
     fn collected<T: ByteViewType>(
         views: &GenericByteViewArray<T>,
@@ -94,8 +93,8 @@ fn copy_views_if(array: &ArrayRef, is_copied: &impl Fn(usize, usize) -> bool) ->
     }
 }
 
-/// The bytes of an array's values alone, whatever its buffers hold beside them: the same for
-/// equal arrays.
+/// Returns the bytes of an array's values alone, which are the same for equal arrays whatever else their
+/// buffers hold.
 pub fn logical_bytes(array: &ArrayRef) -> usize {
     fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> usize {
         let offsets = lists.offsets();
@@ -115,12 +114,12 @@ pub fn logical_bytes(array: &ArrayRef) -> usize {
     }
 }
 
-/// How a type's values reach a sketch.
+/// The form in which a type's values reach a sketch.
 #[derive(Clone, PartialEq)]
 enum ValueEncoding {
-    /// As 64-bit integers, after a cast to the given type.
+    /// 64-bit integers, after a cast to the given type.
     Integer(DataType),
-    /// As a number of microseconds, from 64-bit integers of the given unit.
+    /// Microseconds, from 64-bit integers of the given unit.
     Time(TimeUnit),
     Unsigned,
     Float,
@@ -155,17 +154,17 @@ fn value_encoding(of: &DataType) -> Option<ValueEncoding> {
     })
 }
 
-/// Whether `unique` takes values of this type.
+/// Returns true if `unique` accepts values of this type.
 pub fn is_hashable(of: &DataType) -> bool {
     value_encoding(of).is_some()
 }
 
-/// Whether `top_k` takes values of this type.
+/// Returns true if values of this type have [`SortableItems`], as `top_k` and sets of values need.
 pub fn has_sortable_items(of: &DataType) -> bool {
     !matches!(of, DataType::Dictionary(_, _)) && value_encoding(of).is_some()
 }
 
-/// Whether each of a type's items has eight bytes.
+/// Returns true if each item of a type has eight bytes.
 pub fn has_eight_byte_items(of: &DataType) -> bool {
     matches!(
         value_encoding(of),
@@ -178,12 +177,12 @@ pub fn has_eight_byte_items(of: &DataType) -> bool {
     )
 }
 
-/// Whether a type's items are texts or bytes.
+/// Returns true if a type's items are strings or bytes.
 pub fn is_textual(of: &DataType) -> bool {
     matches!(value_encoding(of), Some(ValueEncoding::Text | ValueEncoding::Bytes))
 }
 
-/// `array` as one of the few types that the functions below tell apart.
+/// Casts `array` to one of the few types that the functions below handle.
 fn normalize_values(array: &ArrayRef) -> Result<(ValueEncoding, ArrayRef)> {
     let shape = value_encoding(array.data_type())
         .ok_or_else(|| Error::Internal(format!("a sketch over {}", array.data_type())))?;
@@ -212,7 +211,7 @@ fn normalize_values(array: &ArrayRef) -> Result<(ValueEncoding, ArrayRef)> {
     Ok((shape, plain))
 }
 
-/// How many nanoseconds a unit has.
+/// Returns the number of nanoseconds in a unit.
 fn nanoseconds_per_unit(unit: TimeUnit) -> i128 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
@@ -226,7 +225,7 @@ fn hash_time(value: i64, unit: TimeUnit) -> u64 {
     hash_nanoseconds(i128::from(value) * nanoseconds_per_unit(unit))
 }
 
-/// The hash of a timestamp, a time or a duration of so many nanoseconds.
+/// Returns the hash of a timestamp, a time or a duration, given in nanoseconds.
 pub fn hash_nanoseconds(time: i128) -> u64 {
     match i64::try_from(time / 1000) {
         Ok(microseconds) if time % 1000 == 0 => hash_i64(microseconds),
@@ -234,21 +233,21 @@ pub fn hash_nanoseconds(time: i128) -> u64 {
     }
 }
 
-/// A time's whole microseconds, downwards, and the nanoseconds left; none past 64 bits.
+/// Splits a time into whole microseconds, rounded down, and the remaining nanoseconds; `None` beyond 64 bits.
 fn split_time(value: i64, unit: TimeUnit) -> Option<(i64, u16)> {
     let time = i128::from(value) * nanoseconds_per_unit(unit);
     let whole = i64::try_from(time.div_euclid(1000)).ok()?;
     Some((whole, u16::try_from(time.rem_euclid(1000)).ok()?))
 }
 
-/// The inverse; none where the unit cannot say it.
+/// Joins microseconds and nanoseconds to a time; `None` if the unit cannot represent it.
 fn join_time(whole: i64, left: u16, unit: TimeUnit) -> Option<i64> {
     let time = i128::from(whole) * 1000 + i128::from(left);
     (time % nanoseconds_per_unit(unit) == 0)
         .then(|| i64::try_from(time / nanoseconds_per_unit(unit)).ok())?
 }
 
-/// The hash of a decimal that is written without an exponent: `-12.50`.
+/// Returns the hash of a decimal that is written without an exponent: `-12.50`.
 pub fn hash_decimal_text(text: &str) -> u64 {
     let shortest = match text.split_once('.') {
         Some((_, fraction)) if fraction.bytes().all(|b| b == b'0') => {
@@ -260,10 +259,10 @@ pub fn hash_decimal_text(text: &str) -> u64 {
     hash_bytes(shortest.as_bytes(), 0)
 }
 
-/// The hash of each value, with the nulls (whose hashes mean nothing).
+/// Returns the hash of each value, and the nulls, whose hashes are meaningless.
 ///
 /// # Errors
-/// Where the type is not hashable.
+/// Returns an error if the type is not hashable.
 pub fn hash_values(array: &ArrayRef) -> Result<(Vec<u64>, Option<NullBuffer>)> {
     let (shape, array) = normalize_values(array)?;
     let bytes = |bytes: &[u8]| hash_bytes(bytes, 0);
@@ -302,10 +301,10 @@ pub fn hash_values(array: &ArrayRef) -> Result<(Vec<u64>, Option<NullBuffer>)> {
     Ok((hashes, array.logical_nulls()))
 }
 
-/// The weights of rows, whole numbers from 0.
+/// Returns the weights of rows as unsigned integers. `of` is the function's name in messages.
 ///
 /// # Errors
-/// Where one of those that count is below 0; `of` is what they are the weights of.
+/// Returns an error if a weight among the rows in `counted` is negative.
 pub fn to_unsigned_weights(
     weights: &ArrayRef,
     of: &str,
@@ -360,19 +359,19 @@ impl<'a> ByteStrings<'a> {
 
 const SIGN_BIT: u64 = 1 << 63;
 
-/// Values as byte strings that sort as the values do: integers and floats as 8 big-endian
-/// bytes with the sign turned, decimals so as 16 or 32, times as their microseconds so and, where there are any,
-/// the nanoseconds left as 2 more, strings as they are.
+/// Values as byte strings that sort as the values do: integers and floats as 8 big-endian bytes with the sign
+/// bit flipped, decimals so as 16 or 32, times as their microseconds so and, if there are any, the remaining
+/// nanoseconds as 2 more, strings as they are.
 pub struct SortableItems {
     encoding: ValueEncoding,
     array: ArrayRef,
 }
 
 impl SortableItems {
-    /// The items of an array.
+    /// Creates the items of an array.
     ///
     /// # Errors
-    /// Where the type has no such form.
+    /// Returns an error if the type has no such form.
     pub fn new(array: &ArrayRef) -> Result<Self> {
         let of = array.data_type().clone();
         let (shape, mut array) = normalize_values(array)?;
@@ -391,7 +390,7 @@ impl SortableItems {
         Ok(SortableItems { encoding: shape, array })
     }
 
-    /// All items, those of nulls too, where each has eight bytes.
+    /// Returns all items, including those of nulls, if each has eight bytes.
     pub fn eight_byte_items(&self) -> Option<Vec<[u8; 8]>> {
         macro_rules! words {
             ($of:ty, $turn:expr) => {
@@ -413,7 +412,7 @@ impl SortableItems {
         })
     }
 
-    /// All items, those of nulls too, where each is short.
+    /// Returns all items, including those of nulls, if each is short.
     pub fn short_items(&self) -> Option<Vec<ShortItem>> {
         if !matches!(self.encoding, ValueEncoding::Text | ValueEncoding::Bytes) {
             return None;
@@ -422,7 +421,7 @@ impl SortableItems {
         (0..self.array.len()).map(|row| ShortItem::new(texts.get(row))).collect()
     }
 
-    /// Calls `take` with each of `rows`' items; the match on the type is made once.
+    /// Calls `take` with the item of each row that `rows` enumerates; the type is matched only once.
     pub fn for_each_item(
         &self,
         rows: impl FnOnce(&mut dyn FnMut(usize, usize)),
@@ -486,7 +485,7 @@ impl SortableItems {
     }
 }
 
-/// An item of at most [`Short::BYTES_MAX`] bytes.
+/// An item of at most [`ShortItem::BYTES_MAX`] bytes.
 #[derive(Clone, Copy, Default)]
 pub struct ShortItem {
     length: u8,
@@ -494,7 +493,7 @@ pub struct ShortItem {
 }
 
 impl ShortItem {
-    /// What a frequent item may have without memory of its own.
+    /// Maximum length of an item that needs no memory of its own, in bytes.
     pub const BYTES_MAX: usize = 22;
 
     fn new(item: &[u8]) -> Option<Self> {
@@ -503,7 +502,7 @@ impl ShortItem {
         Some(ShortItem { length: u8::try_from(item.len()).ok()?, bytes })
     }
 
-    /// The item.
+    /// Returns the item's bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
@@ -520,7 +519,7 @@ fn decode_sortable_float(bits: u64) -> f64 {
     f64::from_bits(if bits & SIGN_BIT == 0 { !bits } else { bits & !SIGN_BIT })
 }
 
-/// Decimals from their items; none where one is not of the type.
+/// Decodes decimals from their items; `None` if an item is not of the type.
 fn decode_decimals(items: &[&[u8]], of: &DataType) -> Option<ArrayRef> {
     fn turned<const N: usize>(item: &[u8]) -> Option<[u8; N]> {
         let mut bytes: [u8; N] = item.try_into().ok()?;
@@ -544,10 +543,10 @@ fn decode_decimals(items: &[&[u8]], of: &DataType) -> Option<ArrayRef> {
     cast_exactly(&values, of).ok()
 }
 
-/// The array of type `of` whose items are `items`: the inverse of [`Items`].
+/// Decodes the array of type `of` from its items: the inverse of [`SortableItems`].
 ///
 /// # Errors
-/// Where an item is not one of that type, as in a damaged partial table.
+/// Returns an error if an item is not of that type, as in a damaged partial table.
 pub fn decode_items(items: &[&[u8]], of: &DataType) -> Result<ArrayRef> {
     let damaged = || Error::Corrupt {
         path: "partial table".into(),

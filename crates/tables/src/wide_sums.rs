@@ -1,9 +1,9 @@
-//! Sums and means of what the states of partial tables do not hold.
+//! Sums and means of types that the states of partial tables do not hold.
 //!
-//! Durations, times and narrow decimals are added up as numbers that those hold ([`Cast`]). Intervals, by
-//! their months, days and nanoseconds, and decimals of more than 38 digits are added up in 256 bits
-//! ([`Wide`]), how often these overflow counted beside: the answer is checked, and not what comes on the
-//! way to it.
+//! Durations, times and narrow decimals are added up as numbers that those states hold
+//! ([`CastingAccumulator`]). Intervals, by their months, days and nanoseconds, and decimals of more than 38
+//! digits are added up in 256 bits with a count of overflows ([`WideAccumulator`]): only the answer is
+//! checked against its type, not intermediate sums.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use tidemill_sql::error_translation::into_datafusion_error;
 
 use crate::state;
 
-/// What values of a type are taken as before DataFusion says of which type their sum or mean is.
+/// Returns the type to which an argument is cast before DataFusion determines the type of its sum or mean.
 pub(crate) fn normalize_argument_type(argument: &DataType, is_mean: bool) -> DataType {
     match argument {
-        // A mean lies between its values.
+        // A mean lies between its values, so microseconds suffice.
         DataType::Duration(TimeUnit::Second | TimeUnit::Millisecond) if is_mean => {
             DataType::Duration(TimeUnit::Microsecond)
         }
@@ -37,18 +37,18 @@ pub(crate) fn normalize_argument_type(argument: &DataType, is_mean: bool) -> Dat
             DataType::Decimal128(*precision, *scale)
         }
         DataType::Interval(_) => INTERVAL_TYPE,
-        // A column without a value has no type; its state is one of floats.
+        // A column without a value has the Null type; its state is one of floats.
         DataType::Null if !is_mean => DataType::Float64,
         other => other.clone(),
     }
 }
 
-/// The type of a time's units as numbers.
+/// The numeric type of times, in their units.
 pub(crate) const TIME_NUMBER_TYPE: DataType = DataType::Decimal128(19, 0);
 
 const INTERVAL_TYPE: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// The number that a duration or a time is, for a sum or for a mean.
+/// Returns the numeric type in which a duration or time is added up.
 pub(crate) fn number_type(of: &DataType, is_mean: bool) -> DataType {
     match (of, is_mean) {
         (DataType::Duration(_), false) => DataType::Int64,
@@ -59,7 +59,7 @@ pub(crate) fn number_type(of: &DataType, is_mean: bool) -> DataType {
     }
 }
 
-/// What the sum or the mean of these numbers is, of what durations of a type are added up. A mean is
+/// Returns the type of the sum or mean of these numbers, for durations or times of type `argument`. A mean is
 /// rounded once, to its unit.
 pub(crate) fn number_answer_type(argument: &DataType, is_mean: bool) -> DataType {
     match (argument, is_mean) {
@@ -88,11 +88,11 @@ fn overflow_error(name: &str, answer: &DataType) -> Error {
     }
 }
 
-// ── as numbers ───────────────────────────────────────────────────────────────────────────
+// ── values cast to numbers ───────────────────────────────────────────────────────────────
 
-/// An accumulator of numbers over values that are cast to these, whose answers are cast back.
+/// An accumulator of numbers that casts its input to them and its answers back.
 pub(crate) struct CastingAccumulator<A: ?Sized> {
-    /// As the SQL has the call.
+    /// The call as written in SQL.
     pub call_name: String,
     pub number_type: DataType,
     pub answer_type: DataType,
@@ -119,7 +119,7 @@ impl<A: ?Sized> CastingAccumulator<A> {
         self.cast_or_overflow(&values, &self.number_type)
     }
 
-    /// Casts values to a type, or says that what is called so does not fit it.
+    /// Casts values to a type; returns an overflow error that names the call if they do not fit a decimal.
     fn cast_or_overflow(&self, values: &ArrayRef, to: &DataType) -> PlanResult<ArrayRef> {
         cast_with_options(values, to, &STRICT_CAST_OPTIONS).map_err(|error| match to.is_decimal() {
             true => into_datafusion_error(overflow_error(&self.call_name, &self.answer_type)),
@@ -135,7 +135,7 @@ impl<A: ?Sized> CastingAccumulator<A> {
             other => into_datafusion_error(other),
         })?;
         let sums: ArrayRef = match (&self.answer_type, sums.as_primitive_opt::<Decimal128Type>()) {
-            // Units as whole numbers, whatever scale they were divided in.
+            // The unscaled value is the number of units, whatever scale the division used.
             (
                 DataType::Duration(_) | DataType::Timestamp(_, _) | DataType::Time64(_),
                 Some(means),
@@ -227,13 +227,13 @@ impl GroupsAccumulator for CastingAccumulator<dyn GroupsAccumulator> {
     }
 }
 
-// ── in 256 bits ──────────────────────────────────────────────────────────────────────────
+// ── sums in 256 bits ─────────────────────────────────────────────────────────────────────
 
-/// A sum of any size.
+/// A sum of any size, with 256 bits and a count of overflows.
 #[derive(Debug, Clone, Copy, Default)]
 struct WideSum {
     low: i256,
-    /// How often `low` went over its end.
+    /// Number of overflows of `low`, upwards minus downwards.
     overflow_count: i64,
 }
 
@@ -261,16 +261,16 @@ pub(crate) struct WideAccumulator {
     is_mean: bool,
     argument_type: DataType,
     answer_type: DataType,
-    /// Of an interval the months, the days and the nanoseconds; of a decimal it is the last.
+    /// The sums of an interval's months, days and nanoseconds; a decimal uses the last.
     part_sums: [WideSum; 3],
     value_count: u64,
 }
 
-/// How many fields a state has.
+/// Number of fields of a state.
 const STATE_FIELD_COUNT: usize = 7;
 
 impl WideAccumulator {
-    /// An empty one, where a call's values are added up so.
+    /// Creates an empty accumulator; `None` for types that it does not add up.
     pub(crate) fn for_call(
         name: &str,
         is_mean: bool,
@@ -292,7 +292,8 @@ impl WideAccumulator {
         })
     }
 
-    /// Of each part its sum and how often that overflowed, and how many values there were.
+    /// Returns the fields of a state: for each part its sum and its overflow count, then the number of
+    /// values.
     pub(crate) fn state_fields(&self) -> Vec<FieldRef> {
         let field = |of: &str, part: usize, data_type| {
             let name = format_state_name(&self.call_name, &format!("{of}{part}"));
@@ -350,7 +351,7 @@ impl WideAccumulator {
     }
 }
 
-/// A part's low half, whatever its scale.
+/// The type of a part's 256 bits, whatever its scale.
 const WIDE_SUM_TYPE: DataType = DataType::Decimal256(DECIMAL256_MAX_PRECISION, 0);
 
 impl Accumulator for WideAccumulator {
@@ -410,7 +411,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What goes over the ends of 256 bits and comes back is what it is.
+        /// Values whose sum overflows 256 bits and returns keep their exact sum.
         #[test]
         fn a_part_that_overflowed_on_the_way_is_right(
             values in prop::collection::vec((any::<i128>(), any::<i128>()), 0..40)
@@ -419,7 +420,7 @@ mod tests {
                 values.into_iter().map(|(low, high)| i256::from_parts(low.cast_unsigned(), high)).collect();
             let mut part = WideSum::default();
             values.iter().for_each(|value| part.add(*value, false));
-            // In 4 limbs and a rest, by hand.
+            // In two 128-bit limbs and an overflow count, by hand.
             let mut low = 0u128;
             let mut high = 0i128;
             let mut rest = 0i64;

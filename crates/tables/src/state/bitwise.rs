@@ -1,4 +1,4 @@
-//! The bits that all values have, that some have, and that an odd number of them has.
+//! States of `bit_and`, `bit_or` and `bit_xor`.
 
 use std::ops::{BitAnd, BitOr, BitXor, Not};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{ChunkStates, GroupedRows, StateColumn, StateRoutes, state_type_error
 use crate::spec::BitwiseOperator;
 use crate::value_encoding;
 
-/// The bits of whole numbers.
+/// The combined bits of each group's integers.
 pub(super) struct BitwiseStates<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
     presence: ValuePresence,
@@ -24,7 +24,7 @@ pub(super) struct BitwiseStates<T: ArrowPrimitiveType> {
     argument_type: DataType,
 }
 
-/// An empty column of bits of values of type `argument`.
+/// Creates an empty column for values of type `argument`.
 pub(super) fn new_bitwise_column(
     of: BitwiseOperator,
     argument: &DataType,
@@ -43,7 +43,7 @@ pub(super) fn new_bitwise_column(
     }
 }
 
-/// Numbers that are bits.
+/// Integers with bitwise operators.
 pub(super) trait BitwiseNumber:
     Sized + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self>
 {
@@ -67,7 +67,7 @@ where
         }
     }
 
-    /// A group without a value holds the one that changes no other.
+    /// Resizes the column. A group without a value holds the operator's neutral element.
     fn resize(&mut self, group_count: usize) {
         let none = T::Native::default();
         let unchanged = if self.operator == BitwiseOperator::And { !none } else { none };
@@ -75,7 +75,7 @@ where
     }
 }
 
-/// Calls `$each` of `$self` with the values of `$array` and what becomes of a group's bits.
+/// Combines the values of `$array` into the states of `$self`, by `$from`'s mapping of rows to groups.
 macro_rules! taken {
     ($self:ident, $from:ident, $array:expr) => {{
         let values = $array.as_primitive::<T>();

@@ -1,4 +1,4 @@
-//! Sums with the interval that resampling gives them.
+//! States of `bootstrap_sum`: sums with a confidence interval by resampling.
 
 use std::sync::Arc;
 
@@ -13,9 +13,11 @@ use super::{GroupedRows, state_type_error};
 use crate::spec::{SketchPrecision, TableAggregate};
 use crate::value_encoding;
 
-/// How sure the interval is.
+/// The confidence level of the interval.
 pub(crate) const BOOTSTRAP_CONFIDENCE: f64 = 0.95;
 
+/// The sketch kind of bootstrap sums.
+/// The sketch kind of bootstrap sums.
 pub(super) struct BootstrapKind {
     empty_state: BootstrapSum,
     seed: u64,
@@ -29,7 +31,7 @@ impl BootstrapKind {
     }
 }
 
-/// What stands for the unit of rows that have none: all of them are one.
+/// The hash that stands for a NULL unit: all rows without a unit form one.
 const NULL_UNIT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl SketchKind for BootstrapKind {
@@ -67,7 +69,7 @@ impl SketchKind for BootstrapKind {
         let units = rows.second_values.ok_or_else(|| state_type_error(Self::NAME))?;
         let (hashes, of_units) = value_encoding::hash_values(units)?;
         states.update_each(rows, values.nulls(), |state, row| {
-            // As in a GROUP BY, so that the sum is that of all rows.
+            // NULL is a unit of its own, as in GROUP BY, so that the sum includes all rows.
             let is_null = of_units.as_ref().is_some_and(|units| units.is_null(row));
             let unit = if is_null { NULL_UNIT } else { hashes[row] };
             state.add(unit, self.seed, values.value(row));

@@ -1,4 +1,4 @@
-//! The first values.
+//! States of `collect`: the first values of each group in input order.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use super::{
 };
 use crate::value_encoding;
 
-/// The first values of each group, of any type. Values stay as they came, each with its group; they are brought
-/// together once, by counting.
+/// The first values of each group, of any type. Values are appended in input order, each with its group, and
+/// brought together once at the end by a counting sort.
 pub(super) struct CollectStates {
     limit: usize,
     argument_type: DataType,
     value_parts: Vec<ArrayRef>,
-    /// The group of each value, of one part after the other.
+    /// The group of each value, in the order of `value_parts`.
     value_groups: Vec<u32>,
-    /// How many values each group has.
+    /// Number of values of each group.
     value_counts: Vec<usize>,
-    /// What the parts take.
+    /// Memory of the parts, in bytes.
     value_bytes: usize,
 }
 
@@ -46,8 +46,7 @@ impl CollectStates {
         self.value_counts.resize(group_count, 0);
     }
 
-    /// Appends the values at `rows` of `values` to the groups beside them, as far as each
-    /// group has room.
+    /// Appends the values at the rows of `pairs` to the groups of `pairs`, up to `limit` values per group.
     fn append_values(
         &mut self,
         values: &ArrayRef,
@@ -65,14 +64,15 @@ impl CollectStates {
         if !kept.is_empty() {
             let part =
                 value_encoding::compact_views(&take(values, &UInt32Array::from(kept), None)?);
-            // Each buffer of what was read back from disk has the size of all of them.
+            // Arrays read from disk share one buffer, so the size of their buffers would be counted several
+            // times.
             self.value_bytes += value_encoding::logical_bytes(&part);
             self.value_parts.push(part);
         }
         Ok(())
     }
 
-    /// The collected values as a list per group; leaves an empty column.
+    /// Takes the collected values as one list per group and leaves an empty column.
     fn take_lists(&mut self, group_count: usize) -> Result<(OffsetBuffer<i64>, ArrayRef)> {
         self.resize(group_count);
         let (counts, groups) =
@@ -100,7 +100,7 @@ impl CollectStates {
             drop(parts);
             return Ok((offsets, take(&whole, &UInt64Array::from(order), None)?));
         }
-        // Put together, other arrays might not have the room that they need apart.
+        // A concatenation of other types might exceed the offset range that each part fits.
         let starts: Vec<u64> = parts
             .iter()
             .scan(0, |end, part| Some(std::mem::replace(end, *end + part.len() as u64)))
@@ -166,12 +166,12 @@ impl StateColumn for CollectStates {
         let (offsets, values) = self.take_lists(group_count)?;
         let lists: ArrayRef =
             Arc::new(LargeListArray::try_new(self.item_field(), offsets, values, None)?);
-        // The answer is a list with 32-bit offsets, as SQL's functions over lists expect.
+        // The answer has 32-bit offsets, as SQL's list functions expect.
         value_encoding::cast_exactly(&lists, &DataType::List(self.item_field()))
     }
 
     fn memory_bytes(&self) -> usize {
-        // To be brought together, their places are needed as well.
+        // The counting sort in `take_lists` also needs an index per value.
         let places = self.value_groups.capacity() * size_of::<u32>()
             + self.value_groups.len() * size_of::<u64>();
         self.value_bytes + places + self.value_counts.capacity() * size_of::<usize>()

@@ -1,4 +1,4 @@
-//! How many rows, or values, a group has.
+//! States of `count`: the number of rows or of non-null values per group.
 
 use std::sync::Arc;
 
@@ -11,6 +11,8 @@ use super::{
 };
 use crate::value_encoding;
 
+/// The count of each group.
+/// The count of each group.
 pub(super) struct CountStates {
     counts: Vec<i64>,
     output_type: DataType,

@@ -1,5 +1,5 @@
-//! Some of the different values, each with the weight of all its rows: those of smallest hash; and what these say of
-//! how often values occur.
+//! States of `distinct_sample` and `inverse_histogram`: a sample of the distinct values by smallest hash,
+//! each with the weight of all its rows, from which the frequency distribution of values is estimated.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use super::{GroupedRows, state_type_error};
 use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
 use crate::value_encoding;
 
-/// Weights as columns have them.
+/// A weight that an Arrow column holds.
 pub(super) trait ArrowWeight: SampleWeight {
     type Arrow: ArrowPrimitiveType;
     fn from_native(value: <Self::Arrow as ArrowPrimitiveType>::Native) -> Self;
-    /// The weight of one row where none is given.
+    /// The weight of a row if the call has no weight argument.
     const DEFAULT_WEIGHT: Self;
-    /// Sums as a column; none where one does not fit.
+    /// Returns the sums as an array; `None` if one does not fit its type.
     fn sums_to_array(sums: Vec<Self>) -> Option<ArrayRef>;
-    /// How many different values occur how often, where weights count.
+    /// Returns the estimated number of distinct values by frequency, for weights that are counts.
     fn inverse_histogram(_: &DistinctSample<Self>) -> Option<Vec<(i128, f64)>> {
         None
     }
@@ -61,10 +61,12 @@ impl ArrowWeight for f64 {
     }
 }
 
+/// The sketch kind of samples of distinct values.
+/// The sketch kind of samples of distinct values.
 pub(super) struct DistinctSampleKind<W: SampleWeight> {
     empty_state: DistinctSample<W>,
     argument_type: DataType,
-    /// What the plan calls it.
+    /// The aggregate's name in the plan.
     output_name: String,
 }
 
@@ -189,10 +191,10 @@ where
     }
 }
 
-/// Lists of structs of a type.
+/// Builds lists of structs from columns and list lengths.
 ///
 /// # Errors
-/// Where the type is no list of structs.
+/// Returns an error if `output` is not a list of structs.
 pub(super) fn build_struct_lists(
     lengths: Vec<usize>,
     columns: Vec<ArrayRef>,

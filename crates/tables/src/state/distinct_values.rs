@@ -1,4 +1,4 @@
-//! The different values themselves, up to a number.
+//! States of `distinct_values`: the distinct values, up to a maximum count.
 
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use super::sketch_column::{BufferedSketchStates, SketchKind, update_and_count_he
 use crate::spec::{SketchPrecision, TableAggregate};
 use crate::value_encoding;
 
+/// The sketch kind of lists of distinct values.
+/// The sketch kind of lists of distinct values.
 pub(super) struct DistinctValuesKind {
     empty_state: DistinctValues,
     argument_type: DataType,
@@ -79,7 +81,7 @@ impl SketchKind for DistinctValuesKind {
         Some(SketchPrecision::new(!state.has_overflowed(), 0.0))
     }
 
-    /// The values in their order; null where there were too many.
+    /// Returns the values in ascending order; NULL for groups with too many.
     fn finish(&self, states: &[DistinctValues], of: &TableAggregate) -> Result<ArrayRef> {
         let mut items: Vec<&[u8]> = Vec::new();
         let mut lengths = Vec::with_capacity(states.len());

@@ -1,4 +1,4 @@
-//! The smallest and largest values.
+//! States of `min` and `max`.
 
 use std::sync::Arc;
 
@@ -22,17 +22,16 @@ use super::{
 use crate::spec::{MergeableFunction, TableAggregate};
 use crate::value_encoding;
 
-/// The smallest or largest of numbers, dates, times and booleans. NaN is the largest float,
-/// −0.0 is 0.0.
+/// Minimum or maximum of numbers, dates, times and booleans. NaN is the largest float; −0.0 equals 0.0.
 ///
-/// DataFusion's accumulators will not do here: without a null in sight they take every group
-/// for one that has a value, which is true of groups that rows make, but not of groups whose
-/// rows were seen by another aggregate's filter, or of an answer over no rows.
+/// DataFusion's accumulators do not work here: as long as they see no null, they assume that every group has
+/// a value. That holds for groups that rows created, but not for groups whose rows only passed another
+/// aggregate's filter, nor for an answer over no rows.
 pub(super) struct ExtremeStates<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
     presence: ValuePresence,
     is_max: bool,
-    /// The type that is compared: the argument's, but for booleans.
+    /// The type of the comparison: the argument's, except for booleans.
     comparison_type: DataType,
     argument_type: DataType,
     function_name: &'static str,
@@ -75,7 +74,7 @@ impl<T: ArrowPrimitiveType> ExtremeStates<T> {
         }
     }
 
-    /// A group without a value holds the one that any other is better than.
+    /// Resizes the column. A group without a value holds the worst value, which any other replaces.
     fn resize(&mut self, group_count: usize) {
         let worst =
             if self.is_max { T::Native::MIN_TOTAL_ORDER } else { T::Native::MAX_TOTAL_ORDER };
@@ -173,8 +172,8 @@ pub(super) fn decode_plain_values(
     Ok(ChunkStates::Array(Arc::clone(array)))
 }
 
-/// The smallest or largest of strings or bytes. The state is that value; comparing is left to
-/// DataFusion's accumulators, which know of each group whether it has one.
+/// Minimum or maximum of strings or bytes. The state is that value. DataFusion's accumulators compare; for
+/// these types they know which groups have a value.
 pub(super) struct TextExtremeStates {
     accumulator: Box<dyn GroupsAccumulator>,
     argument_type: DataType,

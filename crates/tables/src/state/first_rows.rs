@@ -1,4 +1,4 @@
-//! The first rows of each group by an order.
+//! States of the first rows of each group by an order.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -21,39 +21,43 @@ use super::{
 use crate::first_rows::{ColumnAnswer, FirstRowsAnswer, FirstRowsSpec};
 use crate::value_encoding;
 
-/// The rows that may be among the first of their group, as they came. Once there are twice as many as
-/// were left the last time, those that are not are dropped; from then on a group's last row that was left
-/// tells most rows that they need not be looked at: by their leads, which are 64 bits of the first column.
-/// So N rows of g groups that come in any order are encoded n·g·log(N/(n·g)) times, about, and each is
-/// compared with some others of its group once. Where one row is asked for, a group's lead is that of the best of the
-/// rows at hand before any of them is encoded: of a batch one row a group is, about, in whatever order they come.
+/// The candidate rows for the first rows of each group, in arrival order.
 ///
-/// Rows are bytes in the order of the rows (Arrow's row format): columns that are ordered by come first,
-/// and the others make it one order, in which equal rows are equal in all.
+/// When the candidates are twice as many as after the last pruning, those that are not among the first rows
+/// are dropped. From then on each group's last kept row rejects most new rows by a comparison of key
+/// prefixes, which are 64 bits of the first column. With n rows kept for each of g groups, N rows in any
+/// order are thus encoded about n·g·log(N/(n·g)) times, and each is compared with some others of its group
+/// once. If one row is requested, a group's prefix is that of the best row of the batch before any row is
+/// encoded: about one row per group and batch remains, in whatever order rows arrive.
+///
+/// Rows are encoded as bytes that sort in row order (Arrow's row format): the ORDER BY columns come first,
+/// and the others complete the order, so that rows that compare as equal are equal in all columns.
 pub(super) struct FirstRowsStates {
     spec: Arc<FirstRowsSpec>,
     /// The type of the answer.
     output_type: DataType,
     candidates: CandidateRows,
-    /// Per group, the lead of its last row, once it has as many as are asked for.
+    /// Per group, the key prefix of its last row once the group has as many rows as requested; else the
+    /// maximum.
     last_key_prefixes: Vec<u64>,
-    /// At how many rows some are dropped.
+    /// Number of candidates at which they are pruned.
     prune_rows_min: usize,
     scratch: PruneScratch,
 }
 
-/// Fewer rows are kept as they come.
+/// Minimum number of candidates before they are pruned.
 const UNPRUNED_ROWS_MIN: usize = 1 << 16;
 
-/// At how many rows some are dropped, after `count` were left; never, where all are wanted.
+/// Returns the number of candidates at which to prune next, after `count` remained; never if all rows are
+/// requested.
 fn rows_before_pruning(of: &FirstRowsSpec, count: usize) -> usize {
     if of.rows_max == usize::MAX { usize::MAX } else { (2 * count).max(UNPRUNED_ROWS_MIN) }
 }
 
-/// The rows of groups, each group's in order.
+/// The first rows of all groups, grouped, each group's in order.
 pub(crate) struct OrderedGroupRows {
     spec: Arc<FirstRowsSpec>,
-    /// Where each group's rows begin.
+    /// The offset of each group's first row.
     offsets: OffsetBuffer<i64>,
     rows: EncodedRows,
     key_prefixes: Vec<u64>,
@@ -75,14 +79,15 @@ impl FirstRowsStates {
         }
     }
 
-    /// Leaves the first rows of each group alone, by group; says where each group's begin.
+    /// Keeps only the first rows of each group, ordered by group, and returns the offset of each group's
+    /// first row.
     fn prune_candidates(&mut self, in_order: bool) -> OffsetBuffer<i64> {
         let group_count = self.last_key_prefixes.len();
         let PruneScratch { starts, rows_by_group: by_group, spare_candidates: kept } =
             &mut self.scratch;
         starts.clear();
         starts.resize(group_count + 2, 0);
-        // Where a group's rows begin; while they are dealt out, where its next one goes.
+        // The start of each group's rows; during the distribution, the place of its next row.
         for group in &self.candidates.groups {
             starts[*group as usize + 2] += 1;
         }
@@ -130,14 +135,14 @@ impl FirstRowsStates {
     }
 }
 
-/// Rows, each with its lead and its group.
+/// Encoded rows, each with its key prefix and its group.
 struct CandidateRows {
     rows: EncodedRows,
     key_prefixes: Vec<u64>,
     groups: Vec<u32>,
 }
 
-/// What dropping rows takes, kept for the next time.
+/// Scratch memory of a pruning, which the next one reuses.
 struct PruneScratch {
     starts: Vec<usize>,
     rows_by_group: Vec<u32>,
@@ -277,7 +282,7 @@ impl StateColumn for FirstRowsStates {
     fn memory_bytes(&self) -> usize {
         let PruneScratch { starts, rows_by_group: by_group, spare_candidates: kept } =
             &self.scratch;
-        // Until rows are dropped for the first time there is nothing there yet.
+        // The scratch memory is empty until the first pruning.
         let next = self.candidates.memory_bytes().max(kept.memory_bytes());
         let last = self.last_key_prefixes.capacity() * (size_of::<u64>() + size_of::<usize>());
         let dealt = self.candidates.len().max(by_group.capacity()) * size_of::<u32>();
@@ -289,8 +294,8 @@ impl StateColumn for FirstRowsStates {
 }
 
 impl FirstRowsStates {
-    /// Reads states; where they are those of one of several files, their rows' places are made places of that file
-    /// among the others. Nothing else is lost by it: a group is in a file once, its rows in order.
+    /// Decodes states. For one of several files, the positions of its rows become positions of that file
+    /// among the others. This loses nothing: each group is in a file once, with its rows in order.
     fn decode_row_lists(&self, array: &ArrayRef, file: Option<usize>) -> Result<ChunkStates> {
         let structs = DataType::Struct(self.spec.columns.clone());
         let is_list = match array.data_type() {
@@ -343,12 +348,12 @@ impl OrderedGroupRows {
         Ok(Arc::new(LargeListArray::try_new(item, offsets, Arc::new(structs), None)?))
     }
 
-    /// Their form on disk.
+    /// Encodes the rows for disk.
     pub(super) fn encode(&self) -> Result<ArrayRef> {
         self.build_struct_lists(self.spec.columns.clone(), self.decode_columns()?)
     }
 
-    /// What is answered of them, of type `output`.
+    /// Returns the answer of type `output`.
     fn build_answer(&self, output: &DataType) -> Result<ArrayRef> {
         match &self.spec.answer {
             FirstRowsAnswer::NumberedRows => self.build_numbered_rows(),
@@ -402,13 +407,13 @@ impl OrderedGroupRows {
         }
     }
 
-    /// The values of all groups' rows.
+    /// Returns the value column of all groups' rows.
     fn decode_answer_values(&self) -> Result<ArrayRef> {
         let last = self.decode_columns()?.pop();
         last.ok_or_else(|| Error::Internal("rows without columns are kept".into()))
     }
 
-    /// The rows with their numbers.
+    /// Returns the rows with their row numbers.
     fn build_numbered_rows(&self) -> Result<ArrayRef> {
         let mut columns = self.decode_columns()?;
         let numbers =
@@ -418,7 +423,8 @@ impl OrderedGroupRows {
     }
 }
 
-/// 64 bits of values, of which a lesser one is of a lesser value; nothing is said by equal ones.
+/// Returns a 64-bit key prefix of each value. A smaller prefix implies a smaller value; equal prefixes imply
+/// nothing.
 pub(crate) fn compute_key_prefixes(values: &ArrayRef, options: SortOptions) -> Vec<u64> {
     fn of<T: ArrowPrimitiveType>(values: &ArrayRef) -> Vec<u64>
     where
@@ -471,7 +477,7 @@ pub(crate) fn compute_key_prefixes(values: &ArrayRef, options: SortOptions) -> V
     leads
 }
 
-/// A number's lead.
+/// A number with a 64-bit key prefix.
 trait KeyPrefix: Copy {
     fn lead(self) -> u64;
 }
@@ -505,11 +511,11 @@ lead_of! {
     i64: |value| value.cast_unsigned() ^ SIGN_BIT,
     i128: |value| ((value >> 64) as i64).lead(),
     i256: |value| value.to_parts().1.lead(),
-    // All bits are turned of what is below zero, as the larger of these is the lesser.
+    // For negative floats all bits are inverted, as their larger bit patterns are smaller values.
     f16: |value| order_float_bits(u64::from(value.to_bits()) << 48),
     f32: |value| order_float_bits(u64::from(value.to_bits()) << 32),
     f64: |value| order_float_bits(value.to_bits()),
-    // Of several parts: nothing is told.
+    // Several parts: the prefix is the same for all values and decides nothing.
     IntervalDayTime: |_| 0,
     IntervalMonthDayNano: |_| 0,
 }

@@ -1,4 +1,4 @@
-//! Unique values, by HyperLogLog: how many there are (`unique`), or the sketch itself (`hll_sketch`).
+//! States of `unique` (the number of distinct values) and `hll_sketch` (the sketch itself): HyperLogLogs.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::stored_sketches::encode_hlls;
 use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
 use crate::value_encoding;
 
-/// The relative standard error of what `hll_cardinality` makes of a sketch.
+/// Returns the relative standard error of the estimate that `hll_cardinality` computes from a sketch.
 pub(super) fn compute_published_error(hll: &Hll) -> f64 {
     match hll.estimate(CardinalityEstimator::Published) {
         estimate if estimate.value > 0.0 => estimate.standard_error / estimate.value,
@@ -20,6 +20,8 @@ pub(super) fn compute_published_error(hll: &Hll) -> f64 {
     }
 }
 
+/// The sketch kind of HyperLogLogs.
+/// The sketch kind of HyperLogLogs.
 pub(super) struct HllKind {
     empty_state: Hll,
 }
@@ -71,7 +73,7 @@ impl SketchKind for HllKind {
 
     fn precision(state: &Hll, of: &TableAggregate) -> Option<SketchPrecision> {
         let error = match of.function {
-            // What `hll_cardinality` makes of it.
+            // The error of the estimate that `hll_cardinality` computes from it.
             MergeableFunction::HllSketch(_) => compute_published_error(state),
             _ => state.relative_standard_error(),
         };
@@ -82,7 +84,7 @@ impl SketchKind for HllKind {
         if let MergeableFunction::HllSketch(_) = of.function {
             return Ok(encode_hlls(states.iter().map(Some)));
         }
-        // Without the published estimator's bias, so that the error is the one that is stated.
+        // The improved estimator lacks the published one's bias, so the actual error is the stated one.
         let counts = states.iter().map(|hll| {
             let count = hll.cardinality_with(CardinalityEstimator::Improved).round();
             #[expect(clippy::cast_possible_truncation, reason = "what is too much is the most")]

@@ -1,5 +1,5 @@
-//! Exact sets of ids: how many different values there are (`unique_exact`), the set itself (`id_set`), and what stored
-//! sets have together.
+//! States of exact sets: `unique_exact` (the number of distinct values), `id_set` (the set itself), and
+//! unions and intersections of stored sets.
 
 use std::sync::Arc;
 
@@ -15,12 +15,13 @@ use super::{GroupedRows, state_type_error};
 use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
 use crate::value_encoding;
 
-/// Whether values of a type are told apart by 64 bits each.
+/// Returns true if each value of a type is identified by 64 bits.
 pub(super) fn is_word_type(of: &DataType) -> bool {
     of.is_integer() || value_encoding::has_eight_byte_items(of)
 }
 
-/// Values of 64 bits: whole numbers as they are, those below zero as in memory; others as items of frequent values.
+/// Converts values to 64-bit words: integers as they are, negative ones in two's complement, others as
+/// sortable eight-byte items.
 fn to_words(values: &ArrayRef) -> Result<Vec<u64>> {
     if values.data_type() == &DataType::UInt64 {
         return Ok(values.as_primitive::<UInt64Type>().values().to_vec());
@@ -36,7 +37,7 @@ fn to_words(values: &ArrayRef) -> Result<Vec<u64>> {
     Ok(words.into_iter().map(u64::from_be_bytes).collect())
 }
 
-/// Sets of values of 64 bits.
+/// The sketch kind of sets of 64-bit values.
 pub(super) struct IdSetKind;
 
 impl SketchKind for IdSetKind {
@@ -91,7 +92,7 @@ impl SketchKind for IdSetKind {
     }
 }
 
-/// Sets of values of any length.
+/// The sketch kind of sets of values of any length.
 pub(super) struct DistinctItemsKind {
     empty_state: DistinctValues,
 }
@@ -165,9 +166,9 @@ impl SketchKind for DistinctItemsKind {
     }
 }
 
-/// What stored sets have together: all ids, or those that all have; none of no set.
+/// The sketch kind of unions and intersections of stored id sets; the result of no set is NULL.
 pub(super) struct IdSetCombinationKind {
-    /// Whether ids that one lacks are left out.
+    /// True for the intersection, false for the union.
     pub(super) is_intersection: bool,
 }
 
@@ -203,7 +204,7 @@ impl SketchKind for IdSetCombinationKind {
         }
     }
 
-    /// No bytes are no set.
+    /// Appends the encoded set; no bytes stand for no set.
     fn encode((_, state): &(bool, Option<SortedIdSet>), out: &mut Vec<u8>) {
         if let Some(ids) = state {
             ids.encode(out);
@@ -256,7 +257,7 @@ fn build_count_array(counts: impl Iterator<Item = usize>, of: &TableAggregate) -
     value_encoding::cast_exactly(&counts, of.output_field.data_type())
 }
 
-/// Sets as they are stored.
+/// Encodes sets in the form in which they are stored.
 fn encode_id_sets<'a>(sets: impl ExactSizeIterator<Item = Option<&'a SortedIdSet>>) -> ArrayRef {
     let mut stored = BinaryViewBuilder::with_capacity(sets.len());
     sets.for_each(|ids| {

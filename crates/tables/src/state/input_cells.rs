@@ -1,8 +1,8 @@
-//! Sums by where in the input their rows stand: what is needed to say how far off a sum is that rests on some of
-//! the splits.
+//! Sums and quantiles by input cell, from which turbo computes confidence intervals for a partly read input.
 //!
-//! A group has, for each of at most 64 [cells](Cells) in which it was seen, the sum of its rows there: each split by itself where
-//! it was in few, stretches of the input where it is everywhere. How much was read of each cell is known to whoever reads.
+//! A [cell](ValuesByCell) is a range of splits. A group has, for each of at most 64 cells that contain it, the sum
+//! of its rows there: for a group in few splits a cell is one split, for a group that is everywhere a stretch
+//! of the input. The caller knows how much of each cell has been read.
 
 use std::sync::Arc;
 
@@ -17,19 +17,20 @@ use super::{GroupedRows, state_type_error};
 use crate::spec::{SketchPrecision, StateUpdateSwitch, TableAggregate, decode_split_number};
 use crate::value_encoding;
 
-/// The sums of a group.
+/// The sums of one group by input cell, with count and range of its values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellSums {
     sums_by_cell: SumsByCell,
-    /// The last split that brought a row, and one more.
+    /// Number of the split that brought the last row, plus 1; 0 before the first row.
     last_split_plus_one: u64,
-    /// In how many splits it was seen; one that is merged from parts of it counts for each.
+    /// Number of splits that contain the group. Each merged state counts separately, even for parts of one
+    /// split.
     split_count: u32,
-    /// Whether a value was below zero, or no number.
+    /// True if a value was negative or NaN.
     has_negative_or_nan: bool,
     /// Number of values.
     value_count: u64,
-    /// The smallest and the largest value, ignoring NaN. Without values, `min` is ∞ and `max` is -∞.
+    /// Minimum and maximum of the values, ignoring NaN. Without values, `min` is ∞ and `max` is -∞.
     min: f64,
     max: f64,
 }
@@ -53,11 +54,11 @@ const STATE_NAME: &str = "cell_sums";
 /// Size of the encoded state before its cells, in bytes.
 const HEADER_BYTES: usize = 30;
 
-/// What the cells of a state take on the heap, each.
+/// Heap memory per cell, in bytes.
 const CELL_HEAP_BYTES: usize = size_of::<(u32, f64)>();
 
 impl CellSums {
-    /// Adds a value; how many bytes it has grown by.
+    /// Adds a value and returns the heap growth in bytes.
     fn add_value(&mut self, split: u64, cell: u32, value: f64) -> usize {
         if self.last_split_plus_one != split + 1 {
             self.last_split_plus_one = split + 1;
@@ -81,27 +82,28 @@ impl CellSums {
         self.sums_by_cell.merge_sums(std::mem::take(&mut other.sums_by_cell));
     }
 
-    /// The sums by cell.
+    /// Returns the sums by cell.
     pub fn sums_by_cell(&self) -> &SumsByCell {
         &self.sums_by_cell
     }
 
-    /// In how many splits the group was seen.
+    /// Returns the number of splits that contain the group.
     pub fn split_count(&self) -> u64 {
         u64::from(self.split_count)
     }
 
-    /// Whether a value was below zero, or no number, so that what was not read may make the sum smaller.
+    /// Returns true if a value was negative or NaN, so that the unread rows may decrease the sum.
     pub fn has_negative_or_nan(&self) -> bool {
         self.has_negative_or_nan
     }
 
-    /// Returns the number, the minimum and the maximum of the values.
+    /// Returns the count, the minimum and the maximum of the values.
     pub fn value_summary(&self) -> ValueSummary {
         ValueSummary { count: self.value_count as f64, min: self.min, max: self.max }
     }
 
-    /// Reads the answer of [`Function::CellSums`](crate::Function::CellSums) for a group.
+    /// Decodes a group's answer of [`MergeableFunction::CellSums`](crate::MergeableFunction::CellSums);
+    /// `None` for invalid bytes.
     pub fn from_answer_bytes(bytes: &[u8]) -> Option<Self> {
         Self::decode(bytes).ok()
     }
@@ -165,11 +167,11 @@ impl CellSums {
 
 const INVALID_CELLS_PROBLEM: &str = "its cells are too many, not in order or none of their level";
 
-/// Sums, or counts, by cell.
+/// The sketch kind of sums or counts by input cell.
 pub(super) struct CellSumsKind {
-    /// Whether values are counted and not added up.
+    /// True if values are counted, false if they are added up.
     is_count: bool,
-    /// How many splits the input has.
+    /// Number of splits of the input.
     split_count: usize,
     update_switch: StateUpdateSwitch,
 }
@@ -228,7 +230,7 @@ impl SketchKind for CellSumsKind {
             None => None,
         };
         let values = values.as_ref().map(|values| values.as_primitive::<Float64Type>().values());
-        // Rows come split by split.
+        // The rows of a split are adjacent.
         let (mut last, mut cell) = (u64::MAX, 0);
         let added: Result<(), std::convert::Infallible> =
             states.try_update_each(rows, nulls.as_ref(), |state, row| {
@@ -251,7 +253,7 @@ impl SketchKind for CellSumsKind {
         let mut bytes = Vec::new();
         for state in states {
             bytes.clear();
-            // Turned off, they are not whole, and nobody asks for them.
+            // After the switch is off, the states are incomplete and nobody reads them.
             if !self.update_switch.is_off() {
                 state.encode(&mut bytes);
             }
@@ -261,18 +263,20 @@ impl SketchKind for CellSumsKind {
     }
 }
 
-/// The quantiles of a group by cell.
+/// Quantile histograms of one group by input cell.
 #[derive(Debug, Clone, Default)]
 pub struct CellQuantiles {
     histograms_by_cell: ValuesByCell<Quantiles>,
-    /// As in [`CellSums`].
+    /// Number of the split that brought the last row, plus 1; 0 before the first row.
     last_split_plus_one: u64,
+    /// Number of splits that contain the group, counted as in [`CellSums`].
+    /// Number of splits that contain the group, counted as in [`CellSums`].
     split_count: u32,
-    /// What the cells' histograms have on the heap.
+    /// Heap memory of the histograms, in bytes.
     heap_bytes: usize,
 }
 
-/// Adds a histogram to another, of which the bytes on the heap are counted in `heap`.
+/// Returns a function that merges a histogram into another and updates `heap`, their heap memory in bytes.
 fn merge_histograms(heap: &mut usize) -> impl FnMut(&mut Quantiles, Quantiles) {
     |own, other| {
         let before = own.heap_bytes() + other.heap_bytes();
@@ -306,23 +310,25 @@ impl CellQuantiles {
         );
     }
 
-    /// The histograms by cell.
+    /// Returns the histograms by cell.
     pub fn histograms_by_cell(&self) -> &ValuesByCell<Quantiles> {
         &self.histograms_by_cell
     }
 
-    /// In how many splits the group was seen.
+    /// Returns the number of splits that contain the group.
     pub fn split_count(&self) -> u64 {
         u64::from(self.split_count)
     }
 
-    /// Reads the answer of [`Function::CellQuantiles`](crate::Function::CellQuantiles) for a group.
+    /// Decodes a group's answer of
+    /// [`MergeableFunction::CellQuantiles`](crate::MergeableFunction::CellQuantiles); `None` for invalid
+    /// bytes.
     pub fn from_answer_bytes(bytes: &[u8]) -> Option<Self> {
         Self::decode(bytes).ok()
     }
 
-    /// The form on disk: the number of splits in four bytes and the level of the cells in one, then each cell in four, the bytes of its
-    /// histogram in four, and these.
+    /// Appends the encoded state: the number of splits (4 bytes) and the level of the cells (1 byte), then
+    /// for each cell its number (4 bytes), the length of its histogram (4 bytes), and the histogram.
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.split_count.to_le_bytes());
         out.push(self.histograms_by_cell.level());
@@ -370,7 +376,7 @@ impl CellQuantiles {
     }
 }
 
-/// Quantiles by cell.
+/// The sketch kind of quantiles by input cell.
 pub(super) struct CellQuantilesKind {
     split_count: usize,
 }
@@ -564,7 +570,7 @@ mod tests {
         check(255, 0, &[0], false);
     }
 
-    /// Whatever bytes are read as, it is a state that can be added to, merged and written.
+    /// A state decoded from corrupted bytes can be added to, merged and encoded.
     #[test]
     fn corrupted_bytes_are_rejected_or_decode_to_a_usable_state() {
         let mut whole = sums(&(0..50).map(|n| (n, n as u32 * 20, 1.0)).collect::<Vec<_>>());
@@ -632,7 +638,7 @@ mod tests {
             let _ = CellQuantiles::decode(&bytes[..end]);
         }
         assert!(CellQuantiles::decode(&bytes[..bytes.len() - 1]).is_err());
-        // A level at which there are no such cells, and cells that are not in order.
+        // A level that has no such cells, and cells out of order.
         let mut wrong = bytes.clone();
         wrong[4] = 31;
         assert!(CellQuantiles::decode(&wrong).is_err());

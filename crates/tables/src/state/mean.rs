@@ -1,4 +1,4 @@
-//! Means: a sum and a count.
+//! States of `avg`: a sum and a count.
 
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use super::{
 };
 use crate::spec::TableAggregate;
 
+/// The sum and the count of each group.
+/// The sum and the count of each group.
 pub(super) struct MeanStates {
     output_name: String,
     sum_states: Box<dyn StateColumn>,
@@ -22,7 +24,7 @@ pub(super) struct MeanStates {
 }
 
 impl MeanStates {
-    /// The mean of what `sum` adds up.
+    /// Creates a mean whose sums are those of `sum`.
     pub(super) fn new(aggregate: &TableAggregate, sum: Box<dyn StateColumn>) -> Self {
         MeanStates {
             output_name: aggregate.output_field.name().clone(),
@@ -38,8 +40,8 @@ impl MeanStates {
     }
 }
 
-/// The mean of `count` decimals of scale `from` and sum `sum`, rounded half away from zero to
-/// scale `to`; none where it has more than `precision` digits.
+/// Returns the mean of `count` decimals of scale `from` whose sum is `sum`, rounded half away from zero to
+/// scale `to`; `None` if it has more than `precision` digits.
 pub(crate) fn compute_decimal_mean(
     sum: i256,
     count: i64,
@@ -52,13 +54,13 @@ pub(crate) fn compute_decimal_mean(
     (mean.unsigned_abs() < limit).then_some(mean)
 }
 
-/// The same in 256 bits, of any precision.
+/// Returns the same mean in 256 bits, without a limit of its precision.
 pub(crate) fn compute_rounded_mean(sum: i256, count: u64, from: i8, to: i8) -> Option<i256> {
     let shift = u32::try_from(i32::from(to) - i32::from(from)).ok()?;
     let scale = i256::from_i128(10_i128.checked_pow(shift)?);
     let half = i256::from_i128(i128::from(count / 2));
     let count = i256::from_i128(i128::from(count));
-    // Divided before it is scaled: the scaled sum may need more than 256 bits, the mean not.
+    // Division comes before scaling: the scaled sum may need more than 256 bits, the mean does not.
     let (whole, rest) = (sum.checked_div(count)?, sum.checked_rem(count)?);
     let rest = rest.checked_mul(scale)?;
     let half = if rest.is_negative() { half.wrapping_neg() } else { half };

@@ -1,11 +1,11 @@
-//! Aggregation states: per aggregate a column of them, one state per group.
+//! Aggregation states: for each aggregate a [`StateColumn`] with one state per group.
 //!
-//! A column takes rows (`update`), takes the states of another column (`merge`), gives up its
-//! states for travel (`take`) and turns into an answer (`finish`). States travel as
-//! [`States`]: in memory as they are, to disk as an Arrow array whose layout is documented in
-//! `docs/formats/partial.md`. All but `top_k` and `collect` answer the same in any order and
-//! grouping of rows and merges: integer sums are kept in 128 bits, those of decimals and of products in 192, float
-//! sums in a fixed-point accumulator wide enough to be exact.
+//! A column takes rows (`update`) and the states of another column (`merge`), gives its states up
+//! (`take_states`) and computes an answer (`finish`). States leave a table as [`ChunkStates`]: in memory as
+//! they are, on disk as an Arrow array whose layout `docs/formats/partial.md` documents. All functions but
+//! `top_k` and `collect` answer the same for any order and grouping of rows and merges: integer sums have 128
+//! bits, sums of decimals and of products 192, and float sums use a fixed-point accumulator wide enough to be
+//! exact.
 
 mod bitwise;
 mod bootstrap;
@@ -75,24 +75,24 @@ pub(crate) use moments::{MomentNumber, NumberPairs, has_integer_moments};
 pub(crate) use nested_sums::is_nested_type;
 pub(crate) use sums::{encode_sum_state, overflow_error, to_wide_sums};
 
-/// Rows for [`StateColumn::update`].
+/// The rows of a batch and their groups, for [`StateColumn::update`].
 pub(crate) struct GroupedRows<'a> {
     /// The argument's values; none for `count(*)`.
     pub argument_values: Option<&'a ArrayRef>,
-    /// Those of its second argument, where it takes two.
+    /// The second argument's values, for functions of two arguments.
     pub second_values: Option<&'a ArrayRef>,
-    /// Which rows count; all where absent. Null is no.
+    /// The filter: rows that are true count, null is false. Without a filter all rows count.
     pub filter: Option<&'a BooleanArray>,
-    /// Where each row stands in the input; none where no state of the table asks.
+    /// Each row's position in the input; `None` if no state of the table needs it.
     pub positions: Option<&'a ArrayRef>,
     /// Each row's group.
     pub groups: &'a [usize],
-    /// How many groups there are now.
+    /// Number of groups, including those that these rows create.
     pub group_count: usize,
 }
 
 impl GroupedRows<'_> {
-    /// The rows that count and are not null in `nulls`; `None` means all of them.
+    /// Returns a mask of the rows that pass the filter and are not null in `nulls`; `None` means all rows.
     fn selected_rows(&self, nulls: Option<&NullBuffer>) -> Option<NullBuffer> {
         let filter = self.filter.map(|filter| {
             let wanted = filter.values();
@@ -113,7 +113,7 @@ impl GroupedRows<'_> {
         }
     }
 
-    /// Calls `each(state, row, group)` for the rows that count.
+    /// Calls `each(state, row, group)` for each row that counts.
     fn update_states<S>(
         &self,
         nulls: Option<&NullBuffer>,
@@ -137,7 +137,7 @@ impl GroupedRows<'_> {
         }
     }
 
-    /// As [`Rows::each`], and notes which groups have a value.
+    /// Works like [`GroupedRows::update_states`], and marks the groups that have a value.
     fn update_states_and_presence<S>(
         &self,
         nulls: Option<&NullBuffer>,
@@ -162,13 +162,14 @@ impl GroupedRows<'_> {
     }
 }
 
-/// Which states of the incoming column go to which groups: `rows[i]` to `groups[i]`.
+/// The mapping from incoming states to groups: state `incoming_rows[i]` is merged into group `groups[i]`.
 pub(crate) struct StateRoutes<'a> {
-    /// Positions in the incoming states.
+    /// Indexes into the incoming states.
+    /// The groups that receive them, each at most once.
+    /// The groups that receive them, each at most once.
     pub incoming_rows: &'a [u32],
-    /// Groups here, each at most once.
     pub groups: &'a [usize],
-    /// How many groups there are now.
+    /// Number of groups, including those that this merge creates.
     pub group_count: usize,
 }
 
@@ -186,7 +187,8 @@ impl StateRoutes<'_> {
         }
     }
 
-    /// As [`Routes::each`], of those that are not null, and notes which groups have a value.
+    /// Works like [`StateRoutes::merge_states`] for states that are not null, and marks the groups that have
+    /// a value.
     fn update_states_and_presence<S>(
         &self,
         nulls: Option<&NullBuffer>,
@@ -208,10 +210,10 @@ impl StateRoutes<'_> {
     }
 }
 
-/// States that take more are prefetched: what is less stays in the cache.
+/// Minimum size of a column's states for prefetching; smaller ones stay in the CPU cache.
 const PREFETCH_STATES_BYTES_MIN: usize = 1 << 18;
 
-/// Whether states are asked of memory before their row comes.
+/// Prefetches states from memory some rows before they are needed.
 struct StatePrefetcher {
     is_needed: bool,
 }
@@ -231,26 +233,26 @@ impl StatePrefetcher {
     }
 }
 
-/// The states of one aggregate on their way between tables.
+/// The states of one aggregate within a [`GroupChunk`](crate::GroupChunk).
 pub(crate) enum ChunkStates {
     /// States that an Arrow array holds directly.
     Array(ArrayRef),
-    /// Lists of values in any order.
+    /// Lists of values in no particular order.
     ValueLists(ArrayRef),
     /// Sketches of one kind.
     Sketches(Box<dyn ErasedSketchStates>),
-    /// Exact float sums, absent where no value was seen.
+    /// Exact float sums; `None` for groups without a value.
     FloatSums(Vec<Option<FloatSum>>),
-    /// Rows of groups in order.
+    /// The first rows of each group, in order.
     FirstRows(OrderedGroupRows),
-    /// Those of the elements of lists, structs and maps.
+    /// The states of the elements of lists, structs and maps.
     Nested(Box<NestedChunkStates>),
-    /// A mean's sum and count.
+    /// The sum and the count of a mean.
     SumAndCount(Box<ChunkStates>, Box<ChunkStates>),
 }
 
 impl ChunkStates {
-    /// The memory they take, in bytes.
+    /// Returns the memory of the states, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             ChunkStates::Array(array) | ChunkStates::ValueLists(array) => {
@@ -267,10 +269,10 @@ impl ChunkStates {
         }
     }
 
-    /// Their form on disk.
+    /// Encodes the states for disk.
     ///
     /// # Errors
-    /// As Arrow's.
+    /// Returns Arrow's errors.
     pub(crate) fn encode(&self) -> Result<ArrayRef> {
         Ok(match self {
             ChunkStates::Array(array) => Arc::clone(array),
@@ -304,59 +306,59 @@ impl ChunkStates {
     }
 }
 
-/// One aggregate's states, a state per group.
+/// A column of one aggregate's states, one per group.
 pub(crate) trait StateColumn: Send {
-    /// Takes rows in.
+    /// Adds rows.
     ///
     /// # Errors
-    /// Where a value cannot be summed or hashed.
+    /// Returns an error if a value cannot be summed or hashed.
     fn update(&mut self, rows: &GroupedRows<'_>) -> Result<()>;
 
-    /// Takes states of another column of the same aggregate in. Those of sketches are left empty.
+    /// Merges states of another column of the same aggregate. Incoming sketches are left empty.
     ///
     /// # Errors
-    /// Where the states are of another kind.
+    /// Returns an error if the states are of another kind.
     fn merge(&mut self, states: &ChunkStates, routes: &StateRoutes<'_>) -> Result<()>;
 
-    /// Gives the states up, leaving an empty column.
+    /// Takes the states out and leaves an empty column.
     ///
     /// # Errors
-    /// As DataFusion's accumulators.
+    /// Returns the errors of DataFusion's accumulators.
     fn take_states(&mut self, group_count: usize) -> Result<ChunkStates>;
 
-    /// Reads states from their form on disk.
+    /// Decodes states from their form on disk.
     ///
     /// # Errors
-    /// Where the bytes are not states of this aggregate.
+    /// Returns an error if the bytes are not states of this aggregate.
     fn decode(&self, array: &ArrayRef) -> Result<ChunkStates>;
 
-    /// Reads states of a partial file, which stands in the place `file` among those that are merged.
+    /// Decodes states of a partial table, which is the file of index `file` among the merged ones.
     ///
     /// # Errors
-    /// As [`StateColumn::decode`].
+    /// Returns the errors of [`StateColumn::decode`].
     fn decode_partial_table_states(&self, array: &ArrayRef, _file: usize) -> Result<ChunkStates> {
         self.decode(array)
     }
 
-    /// The answer, one row per group; leaves an empty column.
+    /// Returns the answer, one row per group, and leaves an empty column.
     ///
     /// # Errors
-    /// Where an answer does not fit its type.
+    /// Returns an error if an answer does not fit its type.
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef>;
 
-    /// The answer of one group, where it can be had without giving the state up.
+    /// Returns the answer of a single group without taking the state out, if the column can do that.
     ///
     /// # Errors
-    /// As [`StateColumn::finish`].
+    /// Returns the errors of [`StateColumn::finish`].
     fn evaluate_in_place(&mut self) -> Result<Option<ArrayRef>> {
         Ok(None)
     }
 
-    /// The answers of the aggregates that share these states (see
-    /// [`TableSpec`](super::TableSpec)); leaves an empty column.
+    /// Returns the answers of the aggregates that share these states (see [`TableSpec`](super::TableSpec)),
+    /// and leaves an empty column.
     ///
     /// # Errors
-    /// As [`StateColumn::finish`].
+    /// Returns the errors of [`StateColumn::finish`].
     fn finish_shared_aggregates(
         &mut self,
         group_count: usize,
@@ -368,20 +370,20 @@ pub(crate) trait StateColumn: Send {
         }
     }
 
-    /// How good the answers are; none where they are exact by nature.
+    /// Returns the precision of the answers; `None` if they are always exact.
     fn precision(&mut self, _of: &TableAggregate) -> Option<SketchPrecision> {
         None
     }
 
-    /// The memory the states take, in bytes; constant time.
+    /// Returns the memory of the states, in bytes, in constant time.
     fn memory_bytes(&self) -> usize;
 }
 
-/// An empty column for an aggregate.
+/// Creates an empty column for an aggregate.
 ///
 /// # Errors
-/// Where the aggregate's argument has a type that its state cannot hold, which planning has
-/// ruled out (see [`supports`]).
+/// Returns an error if the state cannot hold values of the argument's type, which the planner has ruled out
+/// (see [`has_mergeable_state`]).
 pub(crate) fn new_state_column(aggregate: &TableAggregate) -> Result<Box<dyn StateColumn>> {
     if time_aggregates::to_number_aggregate(aggregate).is_some() {
         return Ok(Box::new(TimeStates::new(aggregate)?));
@@ -499,7 +501,7 @@ fn new_moments_column<N: MomentNumber, const SUMS: usize>(
     Box::new(SketchStates::new(MomentsKind::<N, SUMS>::new(aggregate), aggregate))
 }
 
-/// Whether the aggregate's state can hold values of its argument's type.
+/// Returns true if the aggregate's state can hold values of its argument's type.
 pub fn has_mergeable_state(aggregate: &TableAggregate) -> bool {
     if time_aggregates::to_number_aggregate(aggregate).is_some() {
         return true;

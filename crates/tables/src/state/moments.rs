@@ -1,5 +1,5 @@
-//! Counts and exact sums of values, squares and products, for what
-//! [`Statistic`](crate::statistics::Statistic) tells.
+//! Counts and exact sums of values, squares and products, from which
+//! [`MomentStatistic`](crate::statistics::MomentStatistic) computes its answers.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
 use crate::statistics::{MomentStatistic, RegressionStatistic, value_too_large_error};
 use crate::value_encoding;
 
-/// Numbers as Arrow has them.
+/// A number type of an Arrow primitive array.
 pub(crate) trait MomentNumber: MomentValue {
     type Arrow: ArrowPrimitiveType<Native = Self>;
 }
@@ -30,8 +30,8 @@ impl MomentNumber for f64 {
     type Arrow = Float64Type;
 }
 
-/// Returns whether the numbers are added up as integers: if all of them are integers of 64 bits, and no higher powers are
-/// wanted than squares.
+/// Returns true if the numbers are added up as integers: all of them are integers of at most 64 signed bits,
+/// and the function needs no higher powers than squares.
 pub(crate) fn has_integer_moments(aggregate: &TableAggregate) -> bool {
     let is_whole = |of: &DataType| of.is_integer() && of != &DataType::UInt64;
     let second = aggregate.second_argument.as_ref();
@@ -39,15 +39,17 @@ pub(crate) fn has_integer_moments(aggregate: &TableAggregate) -> bool {
     !is_of_powers && is_whole(&aggregate.argument_type) && second.is_none_or(|(_, of)| is_whole(of))
 }
 
-/// The rows of one column or two.
+/// The rows of one or two columns of numbers.
 pub(crate) struct NumberPairs<N: MomentNumber> {
     x: PrimitiveArray<N::Arrow>,
     y: Option<PrimitiveArray<N::Arrow>>,
 }
 
 impl<N: MomentNumber> NumberPairs<N> {
+    /// Casts the columns to numbers of type `N`.
+    ///
     /// # Errors
-    /// Where the columns are not of numbers.
+    /// Returns an error if the columns are not numeric.
     pub(crate) fn new(x: &ArrayRef, y: Option<&ArrayRef>) -> Result<Self> {
         let summed = |values: &ArrayRef| -> Result<PrimitiveArray<N::Arrow>> {
             Ok(value_encoding::cast_exactly(values, &N::Arrow::DATA_TYPE)?.as_primitive().clone())
@@ -55,21 +57,21 @@ impl<N: MomentNumber> NumberPairs<N> {
         Ok(NumberPairs { x: summed(x)?, y: y.map(summed).transpose()? })
     }
 
-    /// The rows that count.
+    /// Returns the mask of rows without a null.
     pub(crate) fn null_mask(&self) -> Option<NullBuffer> {
         NullBuffer::union(self.x.nulls(), self.y.as_ref().and_then(|y| y.nulls()))
     }
 
-    /// A row that counts; its second value is 0 where there is no second column.
+    /// Returns a row that has no null; its second value is 0 without a second column.
     #[inline]
     pub(crate) fn value_pair(&self, row: usize) -> (N, N) {
         (self.x.value(row), self.y.as_ref().map_or(N::ZERO, |y| y.value(row)))
     }
 }
 
-/// The states of numbers `N`.
+/// The sketch kind of moments of numbers `N`.
 pub(super) struct MomentsKind<N, const SUMS: usize> {
-    /// What the plan calls the first of the aggregates.
+    /// The name of the first aggregate in the plan.
     output_name: String,
     number_type: std::marker::PhantomData<N>,
 }

@@ -1,16 +1,17 @@
-//! Sums and means of lists, structs and maps: element by element, by the states of their numbers.
+//! Sums and means of lists, structs and maps, element by element.
 //!
-//! What a group has of elements (places of a list, keys of a map) are groups of their own in one column of the
-//! elements' states, which knows nothing of lists; so all that holds of sums of numbers holds here, and lists of
-//! lists are no case of their own.
+//! The elements of a group (list indexes, map keys) are groups of their own in one column of element states.
+//! That column knows nothing of lists, so everything that holds for sums of numbers holds here, and lists of
+//! lists need no special case.
 //!
 //! ```text
 //!   group 0   [1, 2]  [3]        places of group 0: 0, 1     sums of places: 4, 2 │ 5, 6, 7
 //!   group 1   [5, 6, 7]          places of group 1: 2, 3, 4
 //! ```
 //!
-//! A list counts as far as it goes: the answer is as long as the longest. Nulls are left out, of elements and of
-//! lists; the sum of an element that was null in all lists is null. A map's keys are answered in their order.
+//! The answer is as long as the longest list; shorter lists contribute the elements that they have. Null
+//! lists and null elements are ignored; the sum of an element that is null in all lists is null. The answer
+//! lists a map's keys in ascending order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,15 +34,15 @@ use super::{
 use crate::spec::TableAggregate;
 use crate::value_encoding;
 
-/// The states of groups' elements on their way.
+/// The states of groups' elements within a chunk.
 pub(crate) struct NestedChunkStates {
-    /// Which groups have any.
+    /// The groups that have a list, struct or map.
     group_validity: Option<NullBuffer>,
-    /// Where each group's elements begin; none of structs.
+    /// The offset of each group's first element; `None` for structs.
     offsets: Option<OffsetBuffer<i64>>,
-    /// The keys of maps' elements.
+    /// The keys of map elements.
     map_keys: Option<ArrayRef>,
-    /// The elements' states; of structs, each field's.
+    /// The elements' states; for structs, those of each field.
     element_states: Vec<ChunkStates>,
 }
 
@@ -89,7 +90,7 @@ fn map_entry_fields(key: &DataType, state: &DataType) -> Fields {
         .collect()
 }
 
-/// Whether a type is of elements that are added up one by one.
+/// Returns true for types whose elements are added up one by one.
 pub(crate) fn is_nested_type(of: &DataType) -> bool {
     matches!(
         of,
@@ -101,7 +102,8 @@ pub(crate) fn is_nested_type(of: &DataType) -> bool {
     )
 }
 
-/// The aggregates of a nested aggregate's elements, with their names; none where the answer has another form.
+/// Returns the aggregates of a nested aggregate's elements; `None` if the answer's type has another
+/// structure.
 pub(super) fn element_aggregates(of: &TableAggregate) -> Option<Vec<TableAggregate>> {
     let element = |argument: &FieldRef, output: &FieldRef| TableAggregate {
         argument_type: argument.data_type().clone(),
@@ -136,10 +138,10 @@ pub(super) fn element_aggregates(of: &TableAggregate) -> Option<Vec<TableAggrega
     }
 }
 
-/// An empty column of a nested aggregate.
+/// Creates an empty column for a nested aggregate.
 ///
 /// # Errors
-/// Where its elements have no states, which planning has ruled out.
+/// Returns an error if the elements have no states, which the planner has ruled out.
 pub(super) fn new_nested_column(of: &TableAggregate) -> Result<Box<dyn StateColumn>> {
     let elements = element_aggregates(of)
         .ok_or_else(|| Error::Internal(format!("{} over {}", of.function, of.argument_type)))?;
@@ -163,7 +165,7 @@ pub(super) fn new_nested_column(of: &TableAggregate) -> Result<Box<dyn StateColu
     })
 }
 
-/// The states of all groups' elements, and those that are added to them in a batch.
+/// The states of all groups' elements, one place per element.
 struct ElementStates {
     element_aggregate: TableAggregate,
     states: Box<dyn StateColumn>,
@@ -180,7 +182,7 @@ impl ElementStates {
         })
     }
 
-    /// A place of no value yet.
+    /// Adds a place without a value.
     fn add_place(&mut self) -> Result<u32> {
         let place = u32::try_from(self.place_count).map_err(|_| Error::Overflow {
             message: format!(
@@ -193,7 +195,7 @@ impl ElementStates {
         Ok(place)
     }
 
-    /// Adds the `elements` of `values` to the places beside them.
+    /// Adds the values at indexes `elements` of `values` to the states at `places`.
     fn update_places(
         &mut self,
         values: &ArrayRef,
@@ -218,7 +220,7 @@ impl ElementStates {
         )
     }
 
-    /// The states in an order of places, as a column; leaves none.
+    /// Takes all states, reorders them by `order`, and returns them as a column.
     fn take_in_order(&mut self, order: &[u32]) -> Result<Box<dyn StateColumn>> {
         let empty = new_state_column(&self.element_aggregate)?;
         let mut all = std::mem::replace(&mut self.states, empty);
@@ -234,9 +236,11 @@ impl ElementStates {
 
 // ── lists ────────────────────────────────────────────────────────────────────────────────
 
+/// The states of lists' elements.
+/// The states of lists' elements.
 struct NestedListStates {
     element_states: ElementStates,
-    /// Of each group that has seen a list, the places of its elements.
+    /// For each group that has seen a list, the places of its elements.
     group_places: Vec<Option<Vec<u32>>>,
     output_type: DataType,
 }
@@ -250,7 +254,7 @@ impl NestedListStates {
         Ok(places[element] as usize)
     }
 
-    /// Which groups have seen a list, where each one's elements begin, and their places in order.
+    /// Takes the groups' places: which groups have seen a list, each group's offset, and the places in order.
     fn take_ordered_places(
         &mut self,
         group_count: usize,
@@ -352,7 +356,7 @@ impl StateColumn for NestedListStates {
     }
 
     fn memory_bytes(&self) -> usize {
-        // A place also stands in the order in which it is answered.
+        // Each place is also an entry of the order in which the answer is built.
         let places = 2 * self.element_states.place_count * size_of::<u32>();
         self.group_places.capacity() * size_of::<Option<Vec<u32>>>()
             + places
@@ -360,7 +364,7 @@ impl StateColumn for NestedListStates {
     }
 }
 
-/// The states of lists' or maps' elements, and where each group's begin.
+/// Returns the states of list or map elements, with each group's offset.
 fn expect_list_states(
     states: &ChunkStates,
 ) -> Result<(&NestedChunkStates, &OffsetBuffer<i64>, &ChunkStates)> {
@@ -375,14 +379,16 @@ fn expect_list_states(
 
 // ── maps ─────────────────────────────────────────────────────────────────────────────────
 
+/// The states of maps' values, by key.
+/// The states of maps' values, by key.
 struct NestedMapStates {
     element_states: ElementStates,
-    /// Keys as bytes that are in the order of the keys.
+    /// Encodes keys as bytes that sort in key order.
     key_converter: RowConverter,
     key_type: DataType,
-    /// Of each group that has seen a map, the places of its keys.
+    /// For each group that has seen a map, the places of its keys.
     group_places: Vec<Option<HashMap<Box<[u8]>, u32>>>,
-    /// What the keys take.
+    /// Heap memory of the keys, in bytes.
     key_heap_bytes: usize,
     output_type: DataType,
 }
@@ -420,7 +426,7 @@ impl NestedMapStates {
         Ok(place as usize)
     }
 
-    /// As those of lists, with the keys in their order.
+    /// Takes the groups' places as for lists, with each group's keys in ascending order.
     #[expect(clippy::type_complexity, reason = "taken apart at once")]
     fn take_ordered_places(
         &mut self,
@@ -456,7 +462,8 @@ impl NestedMapStates {
         Ok((Some(present).filter(|present| present.null_count() > 0), offsets, keys, order))
     }
 
-    /// Adds the entries at `pairs`, which are of groups.
+    /// Returns the entries of `pairs`, which are pairs of entry and group, with their places; adds missing
+    /// places.
     fn find_or_add_places(
         &mut self,
         keys: &ArrayRef,
@@ -529,7 +536,7 @@ impl StateColumn for NestedMapStates {
         if !is_kept {
             return Err(refused());
         }
-        // Of a key that is there twice one state would be merged over the other.
+        // A duplicate key would merge one state over the other.
         let keys = self.key_converter.convert_columns(std::slice::from_ref(entries.column(0)))?;
         for ends in lists.offsets().windows(2) {
             let (start, end) = (ends[0] as usize, ends[1] as usize);
@@ -576,9 +583,11 @@ impl StateColumn for NestedMapStates {
 
 // ── structs ──────────────────────────────────────────────────────────────────────────────
 
+/// The states of structs' fields.
+/// The states of structs' fields.
 struct NestedStructStates {
     field_states: Vec<Box<dyn StateColumn>>,
-    /// Which groups have seen a struct.
+    /// The groups that have seen a struct.
     presence: ValuePresence,
     output_type: DataType,
 }

@@ -1,4 +1,4 @@
-//! Values at ranks, by histograms of adaptive precision; and these histograms.
+//! States of `quantile` and `histogram`: histograms of adaptive precision.
 
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ use super::{GroupedRows, state_type_error};
 use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
 use crate::value_encoding;
 
+/// The sketch kind of quantile histograms.
+/// The sketch kind of quantile histograms.
 pub(super) struct QuantilesKind;
 
 impl SketchKind for QuantilesKind {
@@ -108,7 +110,7 @@ impl SketchKind for QuantilesKind {
     }
 }
 
-/// How many values lie where: counts are exact, and edges are where bins of the state end.
+/// Builds the answers of `histogram`: counts are exact, and bar edges lie on edges of the state's bins.
 fn build_histograms(states: &[Quantiles], bars: usize, output: &DataType) -> Result<ArrayRef> {
     let (mut low, mut high, mut count) = (Vec::new(), Vec::new(), Vec::new());
     let mut lengths = Vec::with_capacity(states.len());

@@ -1,9 +1,9 @@
-//! The column that all states of the `sketch` crate but sums are kept in.
+//! The generic column for all states of the `sketch` crate except sums.
 //!
-//! A row of one of many groups would fetch its state and what this has on the heap from memory, and each
-//! little growth of a state would be an allocation. Once the states have outgrown the cache, values
-//! [wait](Waiting) with the number of their group instead, and are added some to a state at once, in the order
-//! in which they came. Where a table gives its groups up before that, they travel as the values that they have.
+//! Adding a row to one of many groups would fetch its state and heap memory from RAM, and each small growth
+//! of a state would be an allocation. Once the states have outgrown the CPU cache, values are therefore
+//! [buffered](ValueBuffer) with their group numbers and added to each state in bulk, in arrival order. If a
+//! table gives its groups up before the first flush, the chunk carries the raw values.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,58 +20,58 @@ use super::{
 };
 use crate::spec::{SketchPrecision, TableAggregate};
 
-/// What differs between the columns of sketches.
+/// The operations that differ between the sketches: creation, merging, encoding and answers.
 pub(super) trait SketchKind: Send + 'static {
     type State: Clone + Send + Sync + 'static;
-    /// What rows bring that may wait.
+    /// The value of a row that can be buffered.
     type Item: Copy + Default + Send + Sync + 'static;
     const NAME: &'static str;
 
     fn new_state(&self) -> Self::State;
     fn heap_bytes(state: &Self::State) -> usize;
-    /// What it does with `from`, which is not asked again, is up to it.
+    /// Merges `from`, which nobody reads afterwards, into `into`.
     fn merge(into: &mut Self::State, from: &mut Self::State);
-    /// Adds what has waited, in this order.
+    /// Adds buffered items in this order.
     fn add_items(_: &mut Self::State, _: &[Self::Item]) {}
-    /// Merges a state of these items, at most [`SketchKind::listed_max`].
+    /// Merges a state that consists of these items, at most [`SketchKind::raw_items_max`] of them.
     fn merge_items(into: &mut Self::State, items: &[Self::Item]) {
         Self::add_items(into, items);
     }
-    /// How many items of a group may travel as they are.
+    /// Returns the maximum number of raw items per group in a chunk.
     fn raw_items_max(&self) -> usize {
         RAW_ITEMS_MAX
     }
-    /// Appends a state's form on disk.
+    /// Appends the encoded state.
     fn encode(state: &Self::State, out: &mut Vec<u8>);
     fn decode(&self, bytes: &[u8]) -> Result<Self::State, SketchError>;
-    /// Feeds `rows` to the states, now or later.
+    /// Adds `rows` to the states or to the buffer.
     fn update(&self, states: &mut BufferedSketchStates<Self>, rows: &GroupedRows<'_>)
     -> Result<()>;
-    /// How good an answer is; none where it is exact by nature.
+    /// Returns the precision of an answer; `None` if it is always exact.
     fn precision(state: &Self::State, of: &TableAggregate) -> Option<SketchPrecision>;
     fn finish(&self, states: &[Self::State], of: &TableAggregate) -> Result<ArrayRef>;
 }
 
-/// Of more values in one group, states travel.
+/// Maximum number of raw values per group in a chunk; with more, the chunk carries states.
 const RAW_ITEMS_MAX: usize = 1 << 10;
 
-/// Groups on their way between tables.
+/// The groups of a chunk.
 enum SketchPayload<S, T> {
-    /// States, each of which is taken by the one table that has its group then: what is on its heap goes along.
+    /// States, each of which exactly one table takes, including its heap memory.
     States(Vec<Mutex<S>>),
-    /// The values of each group, few and in order, of which there is no state yet.
+    /// The few raw values of each group, in order, from which no state has been built yet.
     RawItems { empty: S, values: ValuesByGroup<T> },
 }
 
-/// What all tables ask of groups of sketches on their way, of whatever kind these are.
+/// A chunk's sketch states with their kind erased.
 pub(crate) trait ErasedSketchStates: Any + Send + Sync {
-    /// The memory they take, in bytes.
+    /// Returns the memory of the states, in bytes.
     fn memory_bytes(&self) -> usize;
-    /// Their form on disk.
+    /// Encodes the states for disk.
     fn encode(&self) -> ArrayRef;
 }
 
-/// Groups of one kind on their way.
+/// A chunk's sketch states of one kind.
 struct TypedSketchStates<K: SketchKind>(SketchPayload<K::State, K::Item>);
 
 impl<K: SketchKind> TypedSketchStates<K> {
@@ -80,7 +80,7 @@ impl<K: SketchKind> TypedSketchStates<K> {
         ChunkStates::Sketches(Box::new(TypedSketchStates::<K>(SketchPayload::States(states))))
     }
 
-    /// The groups, if they are of this kind.
+    /// Returns the groups if they are of this kind.
     fn downcast_payload(states: &ChunkStates) -> Option<&SketchPayload<K::State, K::Item>> {
         let ChunkStates::Sketches(travelling) = states else { return None };
         let any: &dyn Any = travelling.as_ref();
@@ -121,18 +121,18 @@ impl<K: SketchKind> ErasedSketchStates for TypedSketchStates<K> {
     }
 }
 
-/// States with what their rows have brought.
+/// Sketch states with a buffer of values that have not reached them yet.
 pub(super) struct BufferedSketchStates<K: SketchKind + ?Sized> {
     pub(super) states: Vec<K::State>,
-    /// What the states have on the heap, in bytes.
+    /// Heap memory of the states, in bytes.
     pub(super) heap_bytes: usize,
-    /// Whether anything may have been added to a state.
+    /// True if any value may have been added to a state.
     pub(super) has_updates: bool,
     value_buffer: ValueBuffer<K::Item>,
 }
 
 impl<K: SketchKind + ?Sized> BufferedSketchStates<K> {
-    /// Calls `add(state, row)` for the rows that count.
+    /// Calls `add(state, row)` for each row that counts.
     pub(super) fn update_each(
         &mut self,
         rows: &GroupedRows<'_>,
@@ -146,7 +146,7 @@ impl<K: SketchKind + ?Sized> BufferedSketchStates<K> {
         });
     }
 
-    /// As [`Filled::each`], where `add` tells how much the heap has grown, or that it cannot add.
+    /// Works like [`BufferedSketchStates::update_each`]; `add` returns the heap growth in bytes or an error.
     pub(super) fn try_update_each<E>(
         &mut self,
         rows: &GroupedRows<'_>,
@@ -163,8 +163,8 @@ impl<K: SketchKind + ?Sized> BufferedSketchStates<K> {
         found
     }
 
-    /// Has the states take `items`, a row's each: at once with `add` while they are in the cache, all together
-    /// where there is one group, else many of a group together, later.
+    /// Adds `items`, one per row: directly with `add` while the states fit the cache, in bulk if there is
+    /// only one group, else by buffering them.
     pub(super) fn add_row_items(
         &mut self,
         rows: &GroupedRows<'_>,
@@ -181,7 +181,7 @@ impl<K: SketchKind + ?Sized> BufferedSketchStates<K> {
         }
     }
 
-    /// Has the one state there is take `items`, a row's each.
+    /// Adds `items`, one per row, to the only state.
     pub(super) fn add_items_to_single_state(
         &mut self,
         rows: &GroupedRows<'_>,
@@ -207,12 +207,13 @@ impl<K: SketchKind + ?Sized> BufferedSketchStates<K> {
         size_of_val(&*self.states) + self.heap_bytes
     }
 
-    /// Whether rows wait: the states are not in the cache, or others wait that came before them.
+    /// Returns true if rows must be buffered: the states have outgrown the cache, or earlier rows are
+    /// buffered.
     pub(super) fn needs_buffering(&self) -> bool {
         self.state_bytes() > CACHED_STATES_BYTES_MAX || !self.value_buffer.is_empty()
     }
 
-    /// Has `items`, a row's each, wait.
+    /// Buffers `items`, one per row, and flushes a full buffer.
     pub(super) fn buffer_items(
         &mut self,
         rows: &GroupedRows<'_>,
@@ -225,7 +226,7 @@ impl<K: SketchKind + ?Sized> BufferedSketchStates<K> {
         }
     }
 
-    /// Has the states take what waits.
+    /// Adds all buffered values to the states.
     pub(super) fn flush_buffer(&mut self) {
         if self.value_buffer.is_empty() {
             return;
@@ -243,9 +244,11 @@ impl<K: SketchKind + ?Sized> BufferedSketchStates<K> {
     }
 }
 
-/// Of states that take no more, rows do not wait.
+/// Maximum size of the states, in bytes, up to which rows are added directly.
 const CACHED_STATES_BYTES_MAX: usize = 1 << 17;
 
+/// The state column of a sketch kind.
+/// The state column of a sketch kind.
 pub(super) struct SketchStates<K: SketchKind> {
     kind: K,
     aggregate: TableAggregate,
@@ -268,7 +271,7 @@ impl<K: SketchKind> SketchStates<K> {
         self.buffered_states.states.resize_with(group_count, || self.kind.new_state());
     }
 
-    /// The states with all that their rows have brought; leaves none.
+    /// Flushes the buffer and takes all states out.
     fn drain_states(&mut self, group_count: usize) -> Vec<K::State> {
         self.resize(group_count);
         self.buffered_states.flush_buffer();
@@ -277,7 +280,7 @@ impl<K: SketchKind> SketchStates<K> {
     }
 }
 
-/// Changes a state and books the change of its heap.
+/// Changes a state and adds its heap growth to `heap`.
 pub(super) fn update_and_count_heap<S>(
     state: &mut S,
     heap: &mut usize,

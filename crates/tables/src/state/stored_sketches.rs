@@ -1,4 +1,4 @@
-//! Unions of stored sketches, and how sketches are written to be stored.
+//! Columns of stored sketches as input, the states of `hll_union`, and the encoding of stored sketches.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::sketch_column::{BufferedSketchStates, SketchKind};
 use crate::spec::{SketchPrecision, TableAggregate};
 use crate::value_encoding;
 
-/// A column of stored sketches.
+/// A column of stored sketches, as bytes or as hexadecimal text.
 pub(super) enum StoredSketchColumn {
     Bytes(ArrayRef),
     HexTexts(ArrayRef),
 }
 
 impl StoredSketchColumn {
-    /// The column; none where all of it is null.
+    /// Casts a column of stored sketches; `None` for the Null type.
     pub(super) fn from_values(values: &ArrayRef) -> Result<Option<Self>> {
         let values = match values.data_type() {
             DataType::Dictionary(_, of) => value_encoding::cast_exactly(values, of)?,
@@ -49,10 +49,10 @@ impl StoredSketchColumn {
         values.logical_nulls()
     }
 
-    /// The bytes of a row, which is not null.
+    /// Returns the bytes of a row, which must not be null.
     ///
     /// # Errors
-    /// Where a text is not that of bytes.
+    /// Returns an error for a text that is not `\x` and hexadecimal digits.
     pub(super) fn sketch_bytes(&self, row: usize) -> Result<Cow<'_, [u8]>> {
         Ok(match self {
             StoredSketchColumn::Bytes(values) => Cow::Borrowed(values.as_binary_view().value(row)),
@@ -63,7 +63,8 @@ impl StoredSketchColumn {
     }
 }
 
-/// Unions of stored HyperLogLogs; none of no sketch, of which no parameters are known.
+/// The sketch kind of unions of stored HyperLogLogs. The union of no sketch is NULL, as its parameters are
+/// unknown.
 pub(super) struct HllUnionKind {
     pub(super) log2m_max: u8,
 }
@@ -87,7 +88,7 @@ impl SketchKind for HllUnionKind {
         }
     }
 
-    /// No bytes are no sketch.
+    /// Appends the encoded sketch; no bytes stand for no sketch.
     fn encode(state: &Option<Hll>, out: &mut Vec<u8>) {
         if let Some(hll) = state {
             hll.encode(out);
@@ -136,7 +137,7 @@ fn merge_hll_into(into: &mut Option<Hll>, from: Hll) {
     }
 }
 
-/// Sketches as they are stored: in PostgreSQL's dialect.
+/// Encodes sketches in the form in which they are stored: the dialect of PostgreSQL's `hll`.
 pub(super) fn encode_hlls<'a>(
     sketches: impl ExactSizeIterator<Item = Option<&'a Hll>>,
 ) -> ArrayRef {

@@ -1,4 +1,4 @@
-//! Sums: of integers in 128 bits, of decimals in 192, of floats without loss.
+//! States of `sum`: integers in 128 bits, decimals in 192 bits, floats without loss.
 
 use std::sync::Arc;
 
@@ -22,18 +22,18 @@ use super::{
 };
 use crate::value_encoding;
 
-/// The type integer sums travel in: 128 bits, of which no precision is asked.
+/// Arrow type of integer sums in chunks: 128 bits, whose precision is not checked.
 pub(super) const INTEGER_SUM_TYPE: DataType = DataType::Decimal128(38, 0);
 
-/// The type that sums of decimals travel in: 256 bits. Two values of 38 digits need more than 128.
+/// Arrow type of decimal sums in chunks: 256 bits. The sum of two values of 38 digits needs more than 128.
 pub(super) const DECIMAL_SUM_TYPE: DataType = DataType::Decimal256(76, 0);
 
-/// Sums of integers in 128 bits, of which the upper half is kept once one needs it.
+/// Integer sums in 128 bits, whose upper halves are allocated once one of them is needed.
 pub(super) struct IntegerSumStates {
     output_name: String,
-    /// Each sum's lower half, signed.
+    /// The lower half of each sum, signed.
     low_halves: Vec<i64>,
-    /// What goes above it, in multiples of 2^64; as long as one has any.
+    /// The upper half of each sum, in multiples of 2^64; ends at the last group that needs one.
     high_halves: Vec<i64>,
     presence: ValuePresence,
     output_type: DataType,
@@ -89,7 +89,7 @@ impl StateColumn for IntegerSumStates {
                     let value = numbers[row].cast_signed();
                     let (sum, overflowed) = low.overflowing_add(value);
                     *low = sum;
-                    // What looks negative is 2^64 more.
+                    // A value that looks negative is 2^64 more.
                     let carry = i64::from(value < 0)
                         + i64::from(overflowed) * if value < 0 { -1 } else { 1 };
                     if carry != 0 {
@@ -134,7 +134,7 @@ impl StateColumn for IntegerSumStates {
                 let value = values[row] as i64;
                 let (sum, overflowed) = low.overflowing_add(value);
                 *low = sum;
-                // The rest is a multiple of 2^64, and halved so often less than 2^64.
+                // The difference is a multiple of 2^64; divided by 2^64 it fits 64 bits.
                 let rest = ((values[row] - i128::from(value)) >> 64) as i64;
                 let carries = [rest, i64::from(overflowed) * if value < 0 { -1 } else { 1 }];
                 for carry in carries.into_iter().filter(|carry| *carry != 0) {
@@ -181,9 +181,9 @@ impl StateColumn for IntegerSumStates {
     }
 }
 
-/// Sums as the answer's type; none where one does not fit it.
+/// Casts sums to the answer's type; `None` if one does not fit.
 fn cast_sums(sums: Vec<i128>, nulls: Option<NullBuffer>, output: &DataType) -> Option<ArrayRef> {
-    // The sum of nothing is 0, which fits.
+    // The slot of a null sum is 0, which fits.
     fn fit<T: TryFrom<i128>>(sums: &[i128]) -> Option<Vec<T>> {
         sums.iter().map(|sum| T::try_from(*sum).ok()).collect()
     }
@@ -205,7 +205,7 @@ fn cast_sums(sums: Vec<i128>, nulls: Option<NullBuffer>, output: &DataType) -> O
 pub(super) struct DecimalSumStates {
     output_name: String,
     low_sums: Vec<i128>,
-    /// How often each sum went past 128 bits, upwards less downwards; as long as one did.
+    /// Number of 128-bit overflows of each sum, upwards minus downwards; ends at the last group that has one.
     carries: Vec<i64>,
     presence: ValuePresence,
     output_type: DataType,
@@ -236,11 +236,11 @@ impl DecimalSumStates {
         if carries.len() <= group {
             carries.resize(group + 1, 0);
         }
-        // There are not so many rows as would wrap it.
+        // No input has enough rows to wrap it.
         carries[group] = carries[group].wrapping_add(count);
     }
 
-    /// A sum in 256 bits.
+    /// Returns a sum in 256 bits.
     fn wide_sum(&self, group: usize) -> i256 {
         let sum = self.low_sums[group];
         let carry = self.carries.get(group).copied().unwrap_or(0);
@@ -248,7 +248,7 @@ impl DecimalSumStates {
     }
 }
 
-/// Sums in the one form or the other, each in 256 bits.
+/// Returns sums of either Arrow type in 256 bits.
 pub(crate) fn to_wide_sums(array: &ArrayRef) -> Vec<Option<i256>> {
     match array.as_primitive_opt::<Decimal256Type>() {
         Some(sums) => sums.iter().collect(),
@@ -259,7 +259,7 @@ pub(crate) fn to_wide_sums(array: &ArrayRef) -> Vec<Option<i256>> {
     }
 }
 
-/// The state of one sum: that of a decimal's unscaled integers in the wider form.
+/// Encodes the state of one sum; `is_wider` chooses the type of decimal sums.
 pub(crate) fn encode_sum_state(sum: i256, is_wider: bool) -> ArrayRef {
     match (is_wider, sum.to_i128()) {
         (false, Some(sum)) => {
@@ -269,7 +269,7 @@ pub(crate) fn encode_sum_state(sum: i256, is_wider: bool) -> ArrayRef {
     }
 }
 
-/// A sum or mean that its answer's type cannot hold.
+/// Returns the error for a sum or mean that does not fit the answer's type.
 pub(crate) fn overflow_error(name: &str, output: &DataType) -> Error {
     Error::Overflow {
         message: format!("`{}` does not fit {}", strip_window_spec(name), sql_type_name(output)),
@@ -331,7 +331,7 @@ impl StateColumn for DecimalSumStates {
     fn decode(&self, array: &ArrayRef) -> Result<ChunkStates> {
         match array.data_type() {
             held if held == &DECIMAL_SUM_TYPE => Ok(ChunkStates::Array(Arc::clone(array))),
-            // Up to version 2, sums of decimals had 128 bits, too.
+            // Up to version 2 of partial tables, decimal sums had 128 bits, too.
             held if held == &INTEGER_SUM_TYPE => {
                 let sums: Decimal256Array = to_wide_sums(array).into_iter().collect();
                 Ok(ChunkStates::Array(Arc::new(sums.with_data_type(DECIMAL_SUM_TYPE))))

@@ -1,7 +1,8 @@
-//! Means, medians and percentiles of times, by the states of whole numbers.
+//! States of `avg`, `median` and percentiles of times, which are the states of the same aggregates of
+//! integers.
 //!
-//! A time is a number of its unit since 1970 or midnight. These states take such numbers as DECIMAL(19,0), and the
-//! answer is rounded once to a unit, half of one away from zero, as where DataFusion runs the aggregate.
+//! A time is a number of its unit since 1970 or midnight. The states take such numbers as DECIMAL(19,0). The
+//! answer is rounded once to the unit, half away from zero, as DataFusion's path does.
 
 use std::sync::Arc;
 
@@ -15,17 +16,17 @@ use super::{ChunkStates, GroupedRows, StateColumn, StateRoutes, new_state_column
 use crate::spec::{MergeableFunction, TableAggregate};
 use crate::wide_sums::TIME_NUMBER_TYPE;
 
-/// The states of an aggregate of times, as those of the same aggregate of numbers.
+/// The states of an aggregate over times, which are those of the same aggregate over numbers.
 pub(super) struct TimeStates {
     number_states: Box<dyn StateColumn>,
     output_field: FieldRef,
 }
 
 impl TimeStates {
-    /// An empty column.
+    /// Creates an empty column.
     ///
     /// # Errors
-    /// If the aggregate is none of times.
+    /// Returns an error if the aggregate is not over times.
     pub(super) fn new(aggregate: &TableAggregate) -> Result<Self> {
         let numbers = to_number_aggregate(aggregate).ok_or_else(|| {
             Error::Internal(format!("{} over {}", aggregate.function, aggregate.argument_type))
@@ -37,8 +38,8 @@ impl TimeStates {
     }
 }
 
-/// Returns the same aggregate over the numbers that times are, or `None` for an aggregate that is not a mean, median or
-/// percentile of times whose answer is of the same type.
+/// Returns the same aggregate over the numbers of the times, or `None` for an aggregate that is not a mean,
+/// median or percentile of times with an answer of the same type.
 pub(super) fn to_number_aggregate(aggregate: &TableAggregate) -> Option<TableAggregate> {
     let argument = &aggregate.argument_type;
     let is_time = matches!(
@@ -66,7 +67,7 @@ fn times_to_numbers(times: &ArrayRef) -> Result<ArrayRef> {
 /// Returns numbers of units as times.
 ///
 /// # Errors
-/// [`Error::Overflow`] for a number of more than 64 bits.
+/// Returns [`Error::Overflow`] for a number of more than 64 bits.
 fn numbers_to_times(numbers: &ArrayRef, output: &Field) -> Result<ArrayRef> {
     let numbers =
         numbers.as_primitive::<Decimal128Type>().clone().with_precision_and_scale(38, 0)?;

@@ -1,4 +1,4 @@
-//! Frequent values.
+//! States of `top_k`: frequent values.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::sketch_column::{BufferedSketchStates, SketchKind, update_and_count_he
 use crate::spec::{SketchPrecision, TableAggregate};
 use crate::value_encoding::{self, ShortItem};
 
-/// What `top_k` lets wait: words of eight bytes, or short texts.
+/// An item that `top_k` buffers before it reaches a state: an eight-byte word or a short string.
 pub(super) trait BufferedItem: Copy + Default + Send + Sync + 'static {
-    /// All of the items, if they may wait.
+    /// Returns all items, if each of them can be buffered.
     fn from_value_items(items: &value_encoding::SortableItems) -> Option<Vec<Self>>;
     fn as_bytes(&self) -> &[u8];
     fn add_items(state: &mut TopK, items: &[Self]) {
@@ -48,6 +48,8 @@ impl BufferedItem for ShortItem {
     }
 }
 
+/// The sketch kind of frequent values.
+/// The sketch kind of frequent values.
 pub(super) struct TopKKind<I> {
     k: usize,
     empty_state: TopK,

@@ -1,25 +1,26 @@
-//! Values that wait to be added to the states of their groups.
+//! A buffer of values before they are added to the states of their groups in bulk.
 
 use arrow::buffer::NullBuffer;
 
 use super::GroupedRows;
 
-/// Values as they came, each with its group, until they are many a group.
+/// Values in arrival order, each with its group, until there are many per group.
 pub(super) struct ValueBuffer<T> {
     groups: Vec<u32>,
     items: Vec<T>,
 }
 
-/// So few are not worth being put in order.
+/// Minimum number of buffered values before a flush; fewer are not worth sorting by group.
 const BUFFERED_VALUES_MIN: usize = 1 << 16;
 
-/// Many enough for any number of groups; of more, there are to be no more than their states take.
+/// Number of buffered values that suffices for any number of groups. Beyond it, the buffer may grow to the
+/// size of the states.
 const BUFFERED_VALUES_TARGET: usize = 1 << 19;
 
-/// And never more than these.
+/// Maximum number of buffered values.
 const BUFFERED_VALUES_MAX: usize = 1 << 21;
 
-/// How many values a group are waited for.
+/// Number of values per group at which a flush is worthwhile.
 const BUFFERED_VALUES_PER_GROUP: usize = 16;
 
 impl<T> Default for ValueBuffer<T> {
@@ -29,8 +30,8 @@ impl<T> Default for ValueBuffer<T> {
 }
 
 impl<T> ValueBuffer<T> {
-    /// Whether it is time to add them to the states, which take `state_bytes`: a state that has twice
-    /// as much after each time grows a few times only.
+    /// Returns true if the values should be added to the states, which take `state_bytes`. As the buffer's
+    /// limit grows with the states, each state grows only a few times.
     pub(super) fn is_full(&self, group_count: usize, state_bytes: usize) -> bool {
         let as_many = state_bytes / (size_of::<u32>() + size_of::<T>());
         let enough = as_many.clamp(BUFFERED_VALUES_TARGET, BUFFERED_VALUES_MAX);
@@ -40,19 +41,19 @@ impl<T> ValueBuffer<T> {
         self.groups.len() >= enough
     }
 
-    /// Whether nothing waits.
+    /// Returns true if the buffer is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// The memory that they take, in bytes.
+    /// Returns the memory of the buffer, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.groups.capacity() * size_of::<u32>() + self.items.capacity() * size_of::<T>()
     }
 }
 
 impl<T: Copy + Default> ValueBuffer<T> {
-    /// Takes the items of the rows that count.
+    /// Appends the items of the rows that count.
     pub(super) fn append_rows(
         &mut self,
         rows: &GroupedRows<'_>,
@@ -71,11 +72,11 @@ impl<T: Copy + Default> ValueBuffer<T> {
         }
     }
 
-    /// The values of each group, in the order in which they came; leaves none, and keeps no memory: what it
-    /// would keep might fill a small budget.
+    /// Takes the values of each group in arrival order. The buffer keeps no capacity, which might fill a
+    /// small memory budget.
     pub(super) fn take_by_group(&mut self, group_count: usize) -> ValuesByGroup<T> {
         let ValueBuffer { groups, items } = std::mem::take(self);
-        // Where each group's values begin and, once they are in their places, end.
+        // The start of each group's values; after the distribution, their end.
         let mut ends = vec![0_u32; group_count + 1];
         for group in &groups {
             ends[*group as usize + 1] += 1;
@@ -93,7 +94,7 @@ impl<T: Copy + Default> ValueBuffer<T> {
         ValuesByGroup { group_ends: ends, items: sorted }
     }
 
-    /// Takes back what it has given up.
+    /// Puts back values that were taken.
     pub(super) fn restore(&mut self, values: ValuesByGroup<T>) {
         let mut start = 0;
         for (group, end) in values.group_ends.iter().enumerate() {
@@ -104,9 +105,9 @@ impl<T: Copy + Default> ValueBuffer<T> {
     }
 }
 
-/// Values by their groups.
+/// Values sorted by group.
 pub(crate) struct ValuesByGroup<T> {
-    /// Where each group's values end, and those of the next begin.
+    /// The end of each group's values, which is the start of the next group's.
     group_ends: Vec<u32>,
     items: Vec<T>,
 }
@@ -116,19 +117,19 @@ impl<T> ValuesByGroup<T> {
         self.group_ends.len()
     }
 
-    /// The values of a group.
+    /// Returns the values of a group.
     #[inline]
     pub(super) fn group_values(&self, group: usize) -> &[T] {
         let start = group.checked_sub(1).map_or(0, |before| self.group_ends[before]);
         &self.items[start as usize..self.group_ends[group] as usize]
     }
 
-    /// How many the group has that has most.
+    /// Returns the number of values of the largest group.
     pub(super) fn largest_group_len(&self) -> usize {
         (0..self.group_count()).map(|group| self.group_values(group).len()).max().unwrap_or(0)
     }
 
-    /// The memory that they take, in bytes.
+    /// Returns the memory of the values, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.group_ends.capacity() * size_of::<u32>() + self.items.capacity() * size_of::<T>()
     }

@@ -1,4 +1,4 @@
-//! All values of a group, for its median and its percentiles.
+//! States of `median` and percentiles: all values of a group.
 
 use std::sync::Arc;
 
@@ -20,22 +20,22 @@ use super::{
 use crate::spec::{MergeableFunction, TableAggregate};
 use crate::value_encoding;
 
-/// Values of which there is a median.
+/// A type whose values have a median.
 pub(super) trait MedianValue: ArrowPrimitiveType {
-    /// The mean of two values in the answer's type; none where it does not fit. If `is_wider`, the
-    /// answer has one digit more behind its point than the values.
+    /// Returns the mean of two values in the answer's type; `None` if it does not fit. If `is_wider`, the
+    /// answer has one more fractional digit than the values.
     fn between(left: Self::Native, right: Self::Native, is_wider: bool) -> Option<Self::Native>;
-    /// Returns whether an answer fits its type.
+    /// Returns true if an answer fits its type.
     fn is_within_type(_answer: Self::Native, _of: &DataType) -> bool {
         true
     }
-    /// Returns the percentile of whole numbers, rounded once, or `None` for floats and for none.
+    /// Returns the percentile of integers, rounded once; `None` for floats and for no values.
     fn integer_percentile(_values: &[Self::Native], _share: f64) -> Option<Self::Native> {
         None
     }
-    /// The order of values; NaN is the largest.
+    /// Compares two values; NaN is the largest.
     fn order(left: &Self::Native, right: &Self::Native) -> std::cmp::Ordering;
-    /// The value as a float, if it is one.
+    /// Returns the value as a float, if it is one.
     fn float(_value: Self::Native) -> Option<f64> {
         None
     }
@@ -64,11 +64,11 @@ float!(Float64Type);
 
 impl MedianValue for Decimal128Type {
     fn between(left: i128, right: i128, is_wider: bool) -> Option<i128> {
-        // Halves of the values first: their sum may have more than 128 bits.
+        // The values are halved first: their sum may have more than 128 bits.
         let (half, rest) = (left / 2 + right / 2, left % 2 + right % 2);
         match is_wider {
             true => half.checked_mul(10)?.checked_add(rest * 5),
-            // Times have no half units, and decimals no 39th place: half a unit is rounded away from zero.
+            // Times have no half units and decimals no 39th digit: half a unit is rounded away from zero.
             false => {
                 let sum = left.checked_add(right)?;
                 Some((sum + sum.signum()) / 2)
@@ -86,7 +86,7 @@ impl MedianValue for Decimal128Type {
     }
 
     fn integer_percentile(values: &[i128], share: f64) -> Option<i128> {
-        // Times are numbers of 64 bits.
+        // Times are 64-bit integers.
         let mut units: Vec<i64> = values.iter().filter_map(|it| i64::try_from(*it).ok()).collect();
         percentile_of_times(&mut units, share).map(i128::from)
     }
@@ -96,15 +96,15 @@ impl MedianValue for Decimal128Type {
     }
 }
 
-/// The values as they came, each with its group: what takes rows only appends, and the groups' values are
-/// brought together once, by counting.
+/// The values in arrival order, each with its group. Adding rows only appends; the values of each group are
+/// brought together once at the end, by a counting sort.
 pub(super) struct ValueListStates<T: MedianValue> {
-    /// What is answered of them, where nothing else shares them.
+    /// The function computed from the values if no other aggregate shares them.
     function: MergeableFunction,
     output_field: FieldRef,
     argument_type: DataType,
     values: Vec<T::Native>,
-    /// None while there is one group alone.
+    /// The group of each value; empty while there is only one group.
     groups: Vec<u32>,
 }
 
@@ -119,7 +119,7 @@ impl<T: MedianValue> ValueListStates<T> {
         }
     }
 
-    /// Where each group's values begin, and all values by group; leaves an empty column.
+    /// Takes the offset of each group and all values by group, and leaves an empty column.
     fn take_by_group(&mut self, group_count: usize) -> (Vec<usize>, Vec<T::Native>) {
         let (values, groups) = (std::mem::take(&mut self.values), std::mem::take(&mut self.groups));
         let mut offsets = vec![0; group_count + 1];
@@ -143,7 +143,7 @@ impl<T: MedianValue> ValueListStates<T> {
         (offsets, sorted)
     }
 
-    /// Notes of each value its group from now on, where there are several.
+    /// Starts tracking each value's group once there are several groups; returns true if there are.
     fn track_groups(&mut self, group_count: usize) -> bool {
         if group_count > 1 && self.groups.is_empty() {
             self.groups.resize(self.values.len(), 0);
@@ -156,7 +156,7 @@ impl<T: MedianValue> ValueListStates<T> {
     }
 }
 
-/// Lists of values, each in order, so that the same values are the same bytes.
+/// Sorts each list of values, so that equal values have equal bytes.
 pub(super) fn sort_lists(lists: &ArrayRef) -> ArrayRef {
     fn sorted<T: MedianValue>(lists: &LargeListArray) -> ArrayRef {
         let values = lists.values().as_primitive::<T>();
@@ -264,7 +264,7 @@ impl<T: MedianValue> StateColumn for ValueListStates<T> {
     }
 
     fn memory_bytes(&self) -> usize {
-        // To be brought together, the values of several groups are there twice.
+        // The counting sort of several groups holds the values twice.
         let again = if self.groups.is_empty() { 0 } else { self.values.len() };
         (self.values.capacity() + again) * size_of::<T::Native>()
             + self.groups.capacity() * size_of::<u32>()
@@ -272,7 +272,7 @@ impl<T: MedianValue> StateColumn for ValueListStates<T> {
 }
 
 impl<T: MedianValue> ValueListStates<T> {
-    /// The answers of a function; the values of a group are in another order afterwards.
+    /// Computes the answers of a function; reorders the values within each group.
     fn compute_answers(
         &self,
         function: &MergeableFunction,
@@ -322,10 +322,10 @@ impl<T: MedianValue> ValueListStates<T> {
         Ok(Arc::new(medians.with_data_type(output.data_type().clone())))
     }
 
-    /// A median that fits the type of the answer.
+    /// Returns the median if it fits the type of the answer.
     ///
     /// # Errors
-    /// [`Error::Overflow`] for one that does not: of values of 37 whole digits and more.
+    /// Returns [`Error::Overflow`](tidemill_base::error::Error::Overflow) if it does not, which values of 37 and more integer digits can cause.
     fn check_median(&self, median: Option<T::Native>, output: &FieldRef) -> Result<T::Native> {
         median
             .filter(|median| T::is_within_type(*median, output.data_type()))
@@ -333,7 +333,7 @@ impl<T: MedianValue> ValueListStates<T> {
     }
 }
 
-/// The median of values; none of no values, and a mean of none where it does not fit its type.
+/// Returns the median of values: `None` without values, `Some(None)` if it does not fit its type.
 #[allow(clippy::option_option)]
 fn compute_median<T: MedianValue>(
     values: &mut [T::Native],

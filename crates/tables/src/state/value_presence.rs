@@ -1,22 +1,22 @@
-//! Which groups have a value yet.
+//! A set of the groups that have a value.
 
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
-/// Of each group, whether it has a value. As long as all groups have one, nothing is noted of each.
+/// The groups that have a value. As long as all groups have one, the set is a single counter.
 #[derive(Debug, Default)]
 pub(super) struct ValuePresence {
-    /// How many groups have one, while nothing is noted of each.
+    /// Number of leading groups that have a value, while `group_flags` is empty.
     leading_group_count: usize,
-    /// Of each group, once one had none; else empty.
+    /// Per group, true if it has a value; empty until a group without a value appears.
     group_flags: Vec<bool>,
 }
 
 impl ValuePresence {
-    /// Notes that each of `groups` has a value.
+    /// Marks each of `groups` as having a value.
     pub(super) fn mark_groups(&mut self, groups: &[usize], group_count: usize) {
         if self.group_flags.is_empty() {
-            // New groups come one after another where every row brings a value. Others there are too: of
-            // rows that are left out elsewhere, and without keys one of no rows.
+            // If every row brings a value, new groups appear in ascending order. Other groups exist too:
+            // those whose rows another aggregate's filter skips, and without keys the one group of no rows.
             let mut all = self.leading_group_count;
             if all < group_count {
                 groups.iter().for_each(|group| all += usize::from(*group == all));
@@ -30,7 +30,7 @@ impl ValuePresence {
         groups.iter().for_each(|group| each[*group] = true);
     }
 
-    /// Of each group whether it has a value, to be noted one by one.
+    /// Returns the flags of all groups, for the caller to set one by one.
     pub(super) fn flags_mut(&mut self, group_count: usize) -> &mut [bool] {
         if self.group_flags.is_empty() {
             self.group_flags.resize(self.leading_group_count, true);
@@ -39,7 +39,7 @@ impl ValuePresence {
         &mut self.group_flags
     }
 
-    /// Which groups are null; leaves none.
+    /// Returns the groups without a value as nulls, and clears the set.
     pub(super) fn take_nulls(&mut self, group_count: usize) -> Option<NullBuffer> {
         let (all, mut each) =
             (std::mem::take(&mut self.leading_group_count), std::mem::take(&mut self.group_flags));
@@ -53,7 +53,7 @@ impl ValuePresence {
         Some(NullBuffer::new(BooleanBuffer::from(each)))
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory of the set, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.group_flags.capacity()
     }
@@ -77,12 +77,12 @@ mod tests {
     #[test]
     fn groups_without_values_are_null() {
         assert_eq!(marked_groups(&[(&[0, 1, 0, 2], 3), (&[1, 3, 2], 4)], 4), [true; 4]);
-        // A group that none of the rows is of, in the middle and at the end.
+        // A group without rows, in the middle and at the end.
         assert_eq!(marked_groups(&[(&[0, 2], 3)], 3), [true, false, true]);
         assert_eq!(marked_groups(&[(&[0, 1], 3), (&[3], 4)], 5), [true, true, false, true, false]);
         assert_eq!(marked_groups(&[(&[0, 1], 2), (&[], 3), (&[2, 2], 3)], 3), [true; 3]);
         assert_eq!(marked_groups(&[(&[1, 0], 2)], 2), [true; 2]);
-        // Without keys there is a group of no rows.
+        // Without keys there is one group, even for no rows.
         assert_eq!(marked_groups(&[(&[], 1)], 1), [false]);
         assert_eq!(marked_groups(&[], 1), [false]);
     }
