@@ -1,4 +1,4 @@
-//! A plan of DataFusion's on a thread beside whoever takes its batches.
+//! Runs a DataFusion plan on threads of its own, which send batches to a synchronous consumer.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -18,20 +18,20 @@ use tidemill_base::panics;
 use tidemill_sql::{IntoTidemillError, float_order, into_datafusion_error};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-/// A plan that DataFusion runs on threads of its own, its batches in a bounded channel.
+/// A DataFusion plan that runs on threads of its own and sends its batches through a bounded channel.
 pub(crate) struct BackgroundExecution {
-    /// `None` is the end; without it, whoever sends has failed.
+    /// `None` marks the end. If the channel closes without it, the sender has failed.
     batches: Receiver<PlanResult<Option<RecordBatch>>>,
-    /// What was waited for and not yet given out.
+    /// The first item, received by `wait_for_first_batch` and not yet returned.
     first_batch: Option<Option<RecordBatch>>,
-    /// Dropped without waiting: a blocked thread must not hold up Ctrl-C.
+    /// Shut down without waiting for its threads: a blocked thread must not delay Ctrl-C.
     runtime: Option<tokio::runtime::Runtime>,
 }
 
-/// How often a waiting consumer looks whether it has been told to stop.
+/// Poll interval of a waiting consumer for cancellation. A batch wakes it at once.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a plan may take to end that is given up.
+/// Maximum wait for the threads of an abandoned plan to end and return their memory.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl BackgroundExecution {
@@ -58,7 +58,7 @@ impl BackgroundExecution {
                 Ok(Err(error)) => Err(error),
                 Err(panic) => Err(into_datafusion_error(error_from_panic(panic.as_ref()))),
             };
-            // A consumer that has gone wants no end either.
+            // A send that fails means that the consumer is gone and needs no end.
             let _ = sender.send(end).await;
         });
         Ok(BackgroundExecution { batches, first_batch: None, runtime: Some(runtime) })
@@ -81,19 +81,20 @@ impl BackgroundExecution {
         Ok(())
     }
 
-    /// Waits for the first batch, or the end, which is given out by the next call of [`next`](Self::next).
+    /// Waits for the first batch or the end of the stream. The next call of [`next_batch`](Self::next_batch)
+    /// returns it.
     ///
     /// # Errors
-    /// What the plan meets before it has a row.
+    /// Errors of the plan before its first row.
     pub(crate) fn wait_for_first_batch(&mut self, cancel: &CancelFlag) -> Result<()> {
         self.first_batch = Some(self.next_batch(cancel)?);
         Ok(())
     }
 
-    /// Ends it, and waits until it has given back what it holds, as long as that is soon.
+    /// Stops the plan, and waits up to [`SHUTDOWN_TIMEOUT`] until it has returned its memory.
     pub(crate) fn shut_down(mut self) {
         let runtime = self.runtime.take();
-        // Who sends is let go of first.
+        // Dropping the receiver first ends the sender.
         drop(self);
         if let Some(runtime) = runtime {
             runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
@@ -104,7 +105,7 @@ impl BackgroundExecution {
         if let Some(first) = self.first_batch.take() {
             return Ok(first);
         }
-        // Who sends waits as a task does, not as a thread, and the threads go on with the plan.
+        // Polling with a waker: the sender waits as a task, and its thread goes on with the plan.
         let waker = Waker::from(Arc::new(ThreadUnparker(thread::current())));
         loop {
             cancel.check()?;
@@ -119,7 +120,7 @@ impl BackgroundExecution {
     }
 }
 
-/// Wakes a thread that waits.
+/// A waker that unparks a thread.
 struct ThreadUnparker(Thread);
 
 impl Wake for ThreadUnparker {
@@ -158,7 +159,7 @@ mod tests {
                 BackgroundExecution::start(state, plan.logical_plan.clone(), 2, &settings.cancel)
                     .unwrap();
             background.runtime.take().unwrap().shutdown_background();
-            // The other end goes with the work, which is let go of where it waits next.
+            // The sender is dropped with its task, which ends at its next await.
             while background.batches.blocking_recv().is_some() {}
         }
     }

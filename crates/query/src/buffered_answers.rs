@@ -1,8 +1,8 @@
-//! The answers of a whole table, made ahead of whoever takes them.
+//! Answers of a finished table, produced ahead of their consumer.
 //!
-//! A table of few groups has one answer, which is made when it is asked for. The parts of a larger one are made
-//! on a thread beside, so that groups are finished while others are written. What has been made and not
-//! been taken is bounded in bytes.
+//! A table of few groups has one answer, which the consumer's thread produces on demand. A larger table has
+//! several: a producer thread makes the later ones while the consumer writes the earlier ones. The bytes of
+//! answers that were produced and not yet consumed are bounded.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,17 +14,17 @@ use tidemill_base::error::{Error, Result, catch_panic};
 use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_tables::merge::MergedTable;
 
-/// Answers in their order.
+/// An iterator of a table's answers, in order.
 pub(crate) struct BufferedAnswers<F> {
     producer: AnswerProducer<F>,
-    /// What waits may have so many bytes, and one answer more.
+    /// Maximum bytes of unconsumed answers. One further answer may exceed it.
     backlog_bytes_max: usize,
 }
 
 enum AnswerProducer<F> {
-    /// Made when they are asked for; `note` is told of each.
+    /// The consumer's thread produces each answer by calling the function on the table.
     OnDemand(Box<(MergedTable, F)>),
-    /// Made by another thread, which ends once nobody takes them.
+    /// Another thread produces the answers. It ends once the receiver is dropped.
     Thread {
         answers: Receiver<Result<RecordBatch>>,
         backlog: Arc<AnswerBacklog>,
@@ -32,7 +32,7 @@ enum AnswerProducer<F> {
     Exhausted,
 }
 
-/// How many bytes have been made and not been taken.
+/// The bytes of answers that were produced and not yet consumed, with a signal for the producer.
 #[derive(Default)]
 struct AnswerBacklog {
     bytes: Mutex<usize>,
@@ -42,7 +42,7 @@ struct AnswerBacklog {
 impl<F: FnMut(&mut MergedTable) -> Result<Option<RecordBatch>> + Send + 'static>
     BufferedAnswers<F>
 {
-    /// The answers that `next` makes of a table.
+    /// Creates an iterator over the answers that `next` makes of a table.
     pub(crate) fn new(merged: MergedTable, next: F, waiting_max: usize) -> Self {
         BufferedAnswers {
             producer: AnswerProducer::OnDemand(Box::new((merged, next))),
@@ -50,7 +50,7 @@ impl<F: FnMut(&mut MergedTable) -> Result<Option<RecordBatch>> + Send + 'static>
         }
     }
 
-    /// Has the rest made by a thread, where there can be any.
+    /// Starts a thread that produces the remaining answers, unless the table has none.
     fn start_producer_thread(&mut self, mut rest: Box<(MergedTable, F)>) {
         if rest.0.is_done() {
             return;
@@ -70,7 +70,7 @@ impl<F: FnMut(&mut MergedTable) -> Result<Option<RecordBatch>> + Send + 'static>
             Err(error) => {
                 let error = Error::Io { action: "start", path: "a thread".into(), source: error };
                 let (sender, made) = channel();
-                // Its other end is here.
+                // The receiver is still here.
                 let _ = sender.send(Err(error));
                 AnswerProducer::Thread { answers: made, backlog: waiting }
             }
@@ -79,7 +79,8 @@ impl<F: FnMut(&mut MergedTable) -> Result<Option<RecordBatch>> + Send + 'static>
 }
 
 impl AnswerBacklog {
-    /// Makes answers until there are no more, one fails, or nobody takes them.
+    /// Produces answers until there are no more, one fails, or the receiver is dropped. Waits while the
+    /// backlog is full.
     fn produce_answers(
         &self,
         sender: &Sender<Result<RecordBatch>>,
@@ -95,7 +96,7 @@ impl AnswerBacklog {
             if sender.send(answer).is_err() || is_last {
                 return;
             }
-            // Who drops the receiver takes what waits.
+            // A consumer that drops the receiver releases all bytes.
             self.answer_taken.wait_while(&mut waiting, |waiting| *waiting > waiting_max);
         }
     }
@@ -161,7 +162,8 @@ mod tests {
         RecordBatch::try_from_iter([("n", column)]).unwrap()
     }
 
-    /// What is made by `next`, with room for `waiting_max` bytes, and taken until `enough`.
+    /// Returns the first `enough` answers that `next` produces, with a backlog of at most `waiting_max`
+    /// bytes.
     fn take_produced_answers(
         waiting_max: usize,
         enough: usize,

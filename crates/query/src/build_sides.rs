@@ -1,13 +1,12 @@
-//! Sources beside the one that is read in splits: small enough to be held whole.
+//! Build sides: join inputs that are small enough to hold in memory beside the source that is read in splits.
 //!
-//! Of the sources that a query joins the largest is the **stream**, cut into splits as a
-//! source alone is. What is joined to it below the aggregation is a **build side**: a plan of its own
-//! over the other sources, run once before the first split is read, its rows held in memory.
-//! The join is then a step like others that look at one record at a time: every split's map
-//! probes the same rows, so the tables of the splits merge as ever. That holds for joins that
-//! keep or drop a row of the stream by what matches it; a join that has to know in the end
-//! which rows of the side were never matched (`FULL`, or an outer join that keeps the side's
-//! rows) is not of these, and runs on DataFusion's path.
+//! Of the sources that a query joins, the largest is the **stream**, cut into splits as a single source is.
+//! An input that is joined to it below the aggregation is a **build side**: a plan of its own over the other
+//! sources, which runs once before the first split is read and whose rows stay in memory. The join is then a
+//! per-record step like others: every split's map probes the same rows, so the tables of the splits merge as
+//! usual. That holds for joins that keep or drop a row of the stream by its matches. A join that must know in
+//! the end which rows of the build side had no match (`FULL`, or an outer join that keeps the build side's
+//! rows) takes the engine path.
 //!
 //! ```text
 //!   aggregation                       aggregation
@@ -17,9 +16,8 @@
 //!    stream   any plan                 stream    rows held   ◄── any plan, once
 //! ```
 //!
-//! Whether the others are small is judged by their stored bytes before anything is read, and
-//! again by the rows as they come: where they turn out larger, the run starts over on
-//! DataFusion's path.
+//! Before reading, the planner estimates from stored bytes whether the other sources are small. The rows are
+//! measured again as they arrive: if they turn out larger, the run starts over on the engine path.
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,11 +43,11 @@ use tidemill_sql::{IntoTidemillError, dialects};
 
 use crate::stand_in_tables::{positional_schema, scan_stand_in};
 
-/// About how many bytes a source's rows take in memory; none where nobody knows before.
+/// Estimates the bytes that a source's rows take in memory. Returns `None` for a source of unknown size.
 ///
-/// Measured on the logs of `bench`: a Parquet file grows two to five times, compressed text
-/// five to twelve, text as it is shrinks or stays. The estimate is on the large side, and is
-/// checked against the rows.
+/// Measured on the logs of `bench`: a Parquet file grows two to five times, compressed text five to twelve
+/// times, uncompressed text shrinks or stays. The estimate is on the large side; the run checks it against
+/// the rows.
 pub(crate) fn estimate_memory_bytes(source: &Source) -> Option<u64> {
     source.files().iter().try_fold(0u64, |sum, file| {
         let factor = match (source.format(), file.compression()) {
@@ -61,11 +59,11 @@ pub(crate) fn estimate_memory_bytes(source: &Source) -> Option<u64> {
     })
 }
 
-/// The tables that a plan reads, in the order of the plan, once for each time it reads them. What makes its
-/// rows, as `range(10)` does, is none.
+/// Returns the tables that a plan reads, in the order of the plan, once for each read. Omits table functions
+/// that generate their rows, such as `range(10)`.
 ///
 /// # Errors
-/// As DataFusion's tree walk.
+/// Errors of DataFusion's tree walk.
 pub(crate) fn collect_scanned_tables(plan: &LogicalPlan) -> Result<Vec<TableReference>> {
     let mut names = Vec::new();
     plan.apply_with_subqueries_dyn(&mut |node| {
@@ -80,8 +78,8 @@ pub(crate) fn collect_scanned_tables(plan: &LogicalPlan) -> Result<Vec<TableRefe
     Ok(names)
 }
 
-/// The stream of a plan that reads several tables, or why none of them can be it: all others
-/// have to fit in `build_bytes_max` of memory by what `bytes_of` says of them.
+/// Chooses the stream of a plan that reads several tables, or returns the reason why none can be it. All
+/// other tables must fit in `build_bytes_max` of memory together, by the estimates of `bytes_of`.
 pub(crate) fn choose_stream(
     scanned: &[TableReference],
     bytes_of: impl Fn(&TableReference) -> Option<u64>,
@@ -124,37 +122,39 @@ pub(crate) fn choose_stream(
     })
 }
 
-/// What is joined to the stream, run once.
+/// A join input whose plan runs once and whose rows are held in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct BuildSide {
-    /// The sources that it reads.
+    /// Names of the sources that the plan reads.
     pub sources: Vec<String>,
-    /// What gives its rows.
+    /// The plan that produces the rows.
     pub plan: LogicalPlan,
-    /// Where its rows are, once they are.
+    /// The table that holds the rows once the plan has run.
     pub rows: Arc<BuildSideRows>,
 }
 
-/// Takes plans apart into the stream, which probes, and what it is joined with.
+/// Rewrites plans over the stream: replaces each join input beside it by a table of held rows.
 pub(crate) struct BuildSideExtractor<'a> {
     stream: &'a TableReference,
-    /// What was found on the way.
+    /// The build sides extracted so far.
     pub build_sides: Vec<BuildSide>,
 }
 
 impl<'a> BuildSideExtractor<'a> {
-    /// To take apart a plan that reads `stream` in splits.
+    /// Creates a rewriter of plans that read `stream` in splits.
     pub(crate) fn new(stream: &'a TableReference) -> Self {
         BuildSideExtractor { stream, build_sides: Vec::new() }
     }
 
-    /// The plan with its sides replaced by their rows, if all it does to the stream is done to
-    /// one record at a time. Where no more than the first `fetch` rows of the plan are looked at,
-    /// a limit that the optimiser moved below a step that gives a row or more for each is left
-    /// out.
+    /// Returns the plan with build sides replaced by held rows, or `None` unless each step handles one record
+    /// at a time.
+    ///
+    /// `fetch` is the number of the plan's rows that are needed, if not all. A limit of at least that many
+    /// rows is omitted where the steps above it return one row or more for each: the optimiser has pushed it
+    /// down there.
     ///
     /// # Errors
-    /// As DataFusion's plan builder.
+    /// Errors of DataFusion's plan builder.
     pub(crate) fn rewrite_per_record(
         &mut self,
         plan: &LogicalPlan,
@@ -168,7 +168,7 @@ impl<'a> BuildSideExtractor<'a> {
         if map.schema() == plan.schema() {
             return Ok(Some(map));
         }
-        // The sides of a join have changed places.
+        // A rewritten join may have swapped its inputs: restore the order of the columns.
         let columns = plan
             .schema()
             .iter()
@@ -232,10 +232,10 @@ impl<'a> BuildSideExtractor<'a> {
         }
     }
 
-    /// The join with the side on the left, which is the one that DataFusion holds in memory,
-    /// and the stream on the right.
+    /// Rewrites a join such that the build side is the left input, the one that DataFusion holds in memory,
+    /// and the stream the right input.
     fn rewrite_join(&mut self, join: &Join, fetch: Option<usize>) -> Result<Option<LogicalPlan>> {
-        // `NOT IN` has to see whether the side holds a null before it gives any row.
+        // `NOT IN` must know whether the side holds a null before it returns any row.
         if join.null_aware {
             return Ok(None);
         }
@@ -280,7 +280,7 @@ impl<'a> BuildSideExtractor<'a> {
         .into_tidemill_error()
     }
 
-    /// Notes a build side; gives what stands in its place.
+    /// Adds a build side, and returns the scan that replaces it.
     fn add_build_side(&mut self, plan: &LogicalPlan) -> Result<LogicalPlan> {
         let mut sources: Vec<String> =
             collect_scanned_tables(plan)?.iter().map(|name| name.table().to_string()).collect();
@@ -296,9 +296,9 @@ impl<'a> BuildSideExtractor<'a> {
     }
 }
 
-/// Returns true if an expression contains a subquery, or a column of the query around it.
+/// Returns true if an expression contains a subquery or a column of the outer query.
 pub(crate) fn has_subquery(expr: &Expr) -> bool {
-    // What cannot be walked over is not taken for a step per record.
+    // An expression that cannot be walked is not treated as per record.
     expr.exists_dyn(&mut |expr| {
         Ok(matches!(
             expr,
@@ -312,24 +312,24 @@ pub(crate) fn has_subquery(expr: &Expr) -> bool {
     .unwrap_or(true)
 }
 
-/// The rows of a build side, in memory, as a table; its columns are named by their position.
+/// A table of a build side's rows in memory. Its columns are named by position.
 pub(crate) struct BuildSideRows {
     schema: SchemaRef,
     batches: Mutex<Option<Vec<RecordBatch>>>,
 }
 
 impl BuildSideRows {
-    /// The columns.
+    /// Returns the schema of the rows.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Returns the rows held.
+    /// Returns the held rows, or none before they are set.
     pub(crate) fn held_batches(&self) -> Vec<RecordBatch> {
         self.batches.lock().clone().unwrap_or_default()
     }
 
-    /// Holds these rows from now on, which are of [`schema`](Self::schema).
+    /// Sets the rows, which must have the columns of [`schema`](Self::schema).
     pub(crate) fn set_batches(&self, batches: Vec<RecordBatch>) {
         *self.batches.lock() = Some(batches);
     }
@@ -382,7 +382,7 @@ mod tests {
         for (tables, expected) in [
             (&["a1"][..], "a1"),
             (&["a1", "b9", "c2"], "b9"),
-            // The first of equals, and the same one twice.
+            // The first of equal sizes, and the same table twice.
             (&["a1", "b1"], "a1"),
             (&["a1", "a1"], "a1"),
             (&["a10", "unknown"], "unknown"),

@@ -1,10 +1,10 @@
-//! Which words does SQL know here? For programs that complete what people type.
+//! SQL keywords and function names, for programs that complete what users type.
 
 use tidemill_base::RunSettings;
 use tidemill_base::error::Result;
 use tidemill_tables::sessions;
 
-/// The words that begin a clause or stand in one, in capitals.
+/// Keywords that begin a clause or stand in one, in capitals.
 pub const SQL_KEYWORDS: &[&str] = &[
     "ALL",
     "AND",
@@ -61,10 +61,10 @@ pub const SQL_KEYWORDS: &[&str] = &[
     "WITH",
 ];
 
-/// The functions that a query may call, in alphabetical order.
+/// Returns the names of all functions that a query may call, in alphabetical order.
 ///
 /// # Errors
-/// Those of opening a session.
+/// Errors of opening a session.
 pub fn function_names() -> Result<Vec<String>> {
     const BUDGET_BYTES: usize = 64 << 20;
     let context = sessions::open_session(BUDGET_BYTES, &RunSettings::new(BUDGET_BYTES as u64))?;
@@ -72,7 +72,7 @@ pub fn function_names() -> Result<Vec<String>> {
     let scalar = state.scalar_functions().keys();
     let names = scalar.chain(state.aggregate_functions().keys());
     let mut names: Vec<String> = names.chain(state.window_functions().keys()).cloned().collect();
-    // Some have names that nobody can write: they stand for operators.
+    // Operators are functions too, under names that SQL cannot write.
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     names.retain(|name| {
         name.chars().all(is_word) && name.starts_with(|c: char| c.is_ascii_lowercase())

@@ -1,8 +1,8 @@
-//! Keys as codes: a map whose keys are texts as codes of dictionaries.
+//! Text group keys as dictionary codes.
 //!
-//! Where a table's keys are columns of texts that Parquet stores as codes, or that text has few
-//! different ones of, and nothing else is asked of these columns, the map hands codes on, and the
-//! tables group by them ([`tidemill_tables::codes`]).
+//! A text key can come as dictionary codes if Parquet stores its column as codes or if the column of a text file
+//! has low cardinality, and if the query uses the column for nothing else. The map then passes codes on, and the
+//! tables group by them ([`tidemill_tables::group_codes`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,16 +23,17 @@ use tidemill_tables::group_codes::can_be_dense_key;
 
 use crate::scan::SourceTable;
 
-/// A map whose keys are codes.
+/// A map whose text keys are dictionary codes.
 pub(crate) struct DictionaryKeyMap {
-    /// The map.
+    /// The map's plan, over a scan that returns codes.
     pub map: LogicalPlan,
 }
 
-/// The map with its keys of texts as codes, if they can be and its other keys are whole numbers.
+/// Returns the map with text keys as dictionary codes, if some keys allow it and all other keys are whole
+/// numbers.
 ///
 /// # Errors
-/// As DataFusion's plans.
+/// Errors of building DataFusion plans.
 pub(crate) fn rewrite_with_dictionary_keys(
     map: &LogicalPlan,
     spec: &TableSpec,
@@ -72,8 +73,9 @@ pub(crate) fn rewrite_with_dictionary_keys(
     Ok(Some(DictionaryKeyMap { map }))
 }
 
-/// Which column of the source each column of a plan is, as it is; those of which more is asked are
-/// noted. None of a plan that is more than a scan, conditions and expressions.
+/// Returns for each column of a plan the source column that it passes through unchanged, if it is one. Adds
+/// source columns that filters or expressions evaluate to `used`. Returns `None` for plans with other steps
+/// than scans, filters, aliases and projections.
 fn source_columns(plan: &LogicalPlan, used: &mut BTreeSet<usize>) -> Option<Vec<Option<usize>>> {
     match plan {
         LogicalPlan::TableScan(scan) if scan.fetch.is_none() => {
@@ -106,7 +108,7 @@ fn source_columns(plan: &LogicalPlan, used: &mut BTreeSet<usize>) -> Option<Vec<
     }
 }
 
-/// The column that an expression is, whatever it is called.
+/// Returns the column that an expression consists of, ignoring aliases.
 fn plain_column(expr: &Expr) -> Option<&Column> {
     match expr {
         Expr::Column(column) => Some(column),
@@ -115,7 +117,7 @@ fn plain_column(expr: &Expr) -> Option<&Column> {
     }
 }
 
-/// Notes the columns that an expression looks at; none where one is not known.
+/// Adds the source columns that an expression refers to to `used`. Returns `None` if a column is unknown.
 fn mark_used_columns(
     expr: &Expr,
     schema: &DFSchema,
@@ -128,7 +130,7 @@ fn mark_used_columns(
     Some(())
 }
 
-/// The same steps over another table.
+/// Rebuilds a plan over another table.
 fn replace_table(
     plan: &LogicalPlan,
     table: Arc<DictionaryEncodedTable>,
@@ -156,7 +158,7 @@ fn replace_table(
     })
 }
 
-/// A source some of whose columns come as codes.
+/// A source table that returns some of its text columns as dictionary codes.
 #[derive(Debug)]
 struct DictionaryEncodedTable {
     table: Arc<SourceTable>,

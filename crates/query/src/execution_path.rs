@@ -1,12 +1,12 @@
-//! Which way a query goes: split into map, tables and finish, or left to DataFusion.
+//! The choice of a query's execution path: map, tables and finish, or DataFusion alone.
 //!
-//! DataFusion parses, type-checks and optimises the SQL. If the optimised plan has an
-//! aggregation over nothing but per-record steps of one source, small others being joined to
-//! it ([`build_sides`](crate::build_sides)), that aggregation is cut out: what is below it becomes the *map* (run per split), the aggregation itself the
-//! *tables* (our states), and what is above it the *finish* (run once, by DataFusion, over
-//! the finished table). Distinct counts work because the optimiser turns them into two
-//! aggregations, the lower of which is a grouping without states. A query without any
-//! aggregation is all map. Everything else runs on DataFusion as it is.
+//! DataFusion parses, type-checks and optimises the SQL. If the optimised plan has an aggregation over
+//! nothing but per-record steps of one source, with small sources joined to it
+//! ([`build_sides`](crate::build_sides)), that aggregation is cut out. The part below it becomes the *map*,
+//! which runs per split. The aggregation itself becomes the *tables*, with our mergeable states. The part
+//! above it becomes the *finish plan*, which DataFusion runs once over the finished table. Distinct counts
+//! work because the optimiser turns them into two aggregations, the lower of which is a grouping without
+//! states. A query without any aggregation is a map alone. Everything else runs on DataFusion as it is.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,52 +35,52 @@ use crate::build_sides::{BuildSide, BuildSideExtractor, has_subquery};
 use crate::row_calculation::is_column_or_literal;
 use crate::turbo::result_bounds::{FINISHED_TABLE, ResultBounds};
 
-/// An optimised query, taken apart.
+/// The execution path of an optimised query, with its parts.
 pub(crate) enum ExecutionPath {
-    /// Map, tables and finish.
+    /// The table path: map, tables and finish plan.
     Tables(AggregationPlan),
-    /// A map and perhaps a limit; rows in the order of the input.
+    /// The row path: a map and perhaps a limit, with rows in input order.
     Rows {
         /// The source that is read in splits.
         stream: TableReference,
-        /// What is joined to it.
+        /// The join inputs held in memory.
         build_sides: Vec<BuildSide>,
         /// The per-record plan.
         map: LogicalPlan,
-        /// Rows to leave out first.
+        /// Number of leading rows to skip.
         skip: usize,
-        /// The most rows wanted.
+        /// Maximum number of rows after those; `None` for all.
         fetch: Option<usize>,
         /// The projections above the limit that are not part of the map, the innermost first.
         projections: Vec<Projection>,
     },
-    /// DataFusion runs the plan as it is.
+    /// The engine path: DataFusion runs the plan as it is.
     Engine {
-        /// Why the query is not one of the above.
+        /// The reason why the query takes neither of the other paths.
         reason: String,
     },
 }
 
-/// A query whose core is one aggregation over one source, to which others may be joined.
+/// The parts of a query whose core is one aggregation over one source, to which others may be joined.
 pub(crate) struct AggregationPlan {
     /// The source that is read in splits.
     pub stream: TableReference,
-    /// What is joined to it.
+    /// The join inputs held in memory.
     pub build_sides: Vec<BuildSide>,
-    /// Keys, arguments and filters per record.
+    /// The per-record plan that computes keys, arguments and filters.
     pub map: LogicalPlan,
-    /// What is kept per group.
+    /// The keys and aggregates of the tables.
     pub spec: Arc<TableSpec>,
     aggregation: AggregateNode,
-    /// What takes the answer of the tables, where the aggregation is a summary of columns.
+    /// The summary of columns that the aggregation computes, if it is one.
     summary: Option<Arc<QuerySummary>>,
 }
 
 impl AggregationPlan {
-    /// Whether a table may count more rows than enter the map.
+    /// Returns true if a table may count more rows than enter the map.
     ///
     /// # Errors
-    /// As DataFusion's tree walk.
+    /// Errors of DataFusion's tree walk.
     pub(crate) fn may_multiply_rows(&self) -> Result<bool> {
         let multiplies = |node: &LogicalPlan| match node {
             LogicalPlan::Join(_) => true,
@@ -93,7 +93,7 @@ impl AggregationPlan {
     /// Returns true if each record of the source is one row of the table's only group.
     ///
     /// # Errors
-    /// As DataFusion's tree walk.
+    /// Errors of DataFusion's tree walk.
     pub(crate) fn counts_every_row(&self) -> Result<bool> {
         let leaves_rows_out_or_adds_some = |node: &LogicalPlan| match node {
             LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => false,
@@ -108,7 +108,7 @@ impl AggregationPlan {
     }
 }
 
-/// The summary that an aggregation is, and its arguments.
+/// Returns the summary that an aggregation computes and its arguments, if it is a summary of columns.
 fn find_summary(core: &AggregateNode) -> Option<(&Arc<QuerySummary>, &[Expr])> {
     let [call] = core.aggr_expr.as_slice() else { return None };
     let call = find_aggregate_call(call)?;
@@ -116,11 +116,11 @@ fn find_summary(core: &AggregateNode) -> Option<(&Arc<QuerySummary>, &[Expr])> {
     Some((QuerySummary::from_call(call).filter(|_| is_plain)?, &call.params.args))
 }
 
-/// Takes an optimised plan apart along its stream, the source that is read in splits; or says
-/// why it has none.
+/// Chooses the execution path of an optimised plan with this stream, the source that is read in splits.
+/// Without a stream, `stream` holds the reason.
 ///
 /// # Errors
-/// As DataFusion's tree walk and plan builder.
+/// Errors of DataFusion's tree walk and plan builder.
 pub(crate) fn choose_execution_path(
     plan: &LogicalPlan,
     stream: &Result<TableReference, String>,
@@ -191,7 +191,7 @@ fn choose_row_path(plan: &LogicalPlan, stream: &TableReference) -> Result<Execut
         });
     }
     let mut why = "the query has a step that is neither per record nor one aggregation";
-    // The first such step has the say; a walk that fails leaves the general word.
+    // The first such step gives the reason; without one the general reason stays.
     let _ = plan.apply_dyn(&mut |node| {
         why = match node {
             LogicalPlan::Sort(_) => "the query sorts rows that are not aggregated",
@@ -219,8 +219,8 @@ impl LimitedMap {
     }
 }
 
-/// Splits a plan at its limit. The optimiser moves a limit below the steps that give a row for each row; those that can
-/// fail stay above it, so that they fail for no row that the limit leaves out.
+/// Splits a plan at its limit. The optimiser moves a limit below steps that return a row for each row. Those
+/// steps that can fail stay above the limit here, so that they never fail for a row that it leaves out.
 fn split_at_limit(
     plan: &LogicalPlan,
     sides: &mut BuildSideExtractor<'_>,
@@ -248,7 +248,7 @@ fn split_at_limit(
                 {
                     limited.projections.push(projection.clone());
                 }
-                // Another name for the columns, by which the projections above find them.
+                // An alias for the columns, by which the projections above find them.
                 LogicalPlan::SubqueryAlias(_) if !limited.projections.is_empty() => {
                     let columns = input.schema().columns().into_iter().map(Expr::Column);
                     let renamed =
@@ -274,8 +274,8 @@ fn split_at_limit(
     }
 }
 
-/// What a map's plan does over many records, for a job file's `[map] sql`; none where it
-/// looks at one record at a time. Joins are let through.
+/// Returns the first step of a map's plan that handles many records, for a job file's `[map] sql`. Returns
+/// `None` if each step handles one record at a time. Joins are allowed.
 pub(crate) fn find_cross_record_step(plan: &LogicalPlan) -> Option<&'static str> {
     let mut refusal = None;
     let walked = plan.apply_dyn(&mut |node| {
@@ -292,9 +292,10 @@ pub(crate) fn find_cross_record_step(plan: &LogicalPlan) -> Option<&'static str>
     walked.is_ok().then_some(refusal).flatten()
 }
 
-/// Checks a plan for expressions that stand where the planner lets them through and DataFusion cannot run
-/// them: a window by way of its alias in `GROUP BY`, `x > ANY (SELECT …)` in a select list; and for random values that
-/// would be evaluated twice where [`evaluate_once`](tidemill_sql::random_values::evaluate_once) leaves them.
+/// Checks a plan for expressions that the planner accepts and DataFusion cannot run in their place: a window
+/// by way of its alias in `GROUP BY`, or `x > ANY (SELECT …)` in a select list. Also checks for random values
+/// that would be evaluated twice where
+/// [`evaluate_random_calls_once`](tidemill_sql::random_values::evaluate_random_calls_once) leaves them.
 ///
 /// # Errors
 /// [`Error::Usage`] that names the first.
@@ -305,7 +306,7 @@ pub(crate) fn check_expression_places(plan: &LogicalPlan) -> Result<()> {
             Some((format!("the window function `{}`", call.fun.name()), SUBQUERY_COLUMN_HINT))
         }
         (Expr::Unnest(_), _) => Some(("`unnest`".into(), "it stands in a select list")),
-        // The first rows are selected by copies of the select list.
+        // Copies of the select list select the first rows.
         (expr, LogicalPlan::Distinct(Distinct::On(on))) if is_random_call(expr) => {
             let sorts = on.sort_expr.iter().flatten().map(|sort| &sort.expr);
             let has_random_key = on.on_expr.iter().chain(sorts).any(has_random_call);
@@ -326,9 +327,9 @@ pub(crate) fn check_expression_places(plan: &LogicalPlan) -> Result<()> {
             };
             Some((what, SUBQUERY_COLUMN_HINT))
         }
-        // There the optimiser makes joins of them, or says that it cannot.
+        // In a filter the optimiser makes joins of them, or refuses them itself.
         (_, LogicalPlan::Filter(_)) => None,
-        // There they become counts.
+        // In these steps they become counts.
         (
             Expr::Exists(_) | Expr::InSubquery(_),
             LogicalPlan::Projection(_)
@@ -346,7 +347,8 @@ fn has_random_keys(plan: &LogicalPlan) -> bool {
     matches!(input.as_ref(), LogicalPlan::Projection(below) if below.expr.iter().any(has_random_call))
 }
 
-/// Checks an optimised plan for what should not be left in it, as there is no way to run it.
+/// Checks an optimised plan for subqueries and outer columns that remain in it, because DataFusion cannot run
+/// them.
 ///
 /// # Errors
 /// [`Error::Usage`] that names the first.
@@ -363,8 +365,8 @@ pub(crate) fn check_runnable(plan: &LogicalPlan) -> Result<()> {
     })
 }
 
-/// Checks a plan for a recursion whose step reads its own rows in a subquery: DataFusion gives them to one reader, and
-/// fails with an internal error at the second.
+/// Checks a plan for a recursion whose step reads its own rows in a subquery. DataFusion gives the rows to
+/// one reader, and fails with an internal error at the second.
 ///
 /// # Errors
 /// [`Error::Usage`] that names the recursion.
@@ -398,8 +400,8 @@ pub(crate) fn check_recursive_subqueries(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
-/// What is said of a plan that the optimiser could not make: where it does not find a column that there is, it has moved a
-/// condition of a subquery that it then leaves where it is.
+/// Explains an error of the optimiser. If it misses a column that exists, it has moved a condition out of a
+/// correlated subquery that it then leaves in place.
 pub(crate) fn explain_optimiser_error(
     plan: &LogicalPlan,
     error: DataFusionError,
@@ -441,7 +443,7 @@ fn subquery_syntax(expr: &Expr) -> Option<&'static str> {
     }
 }
 
-/// Refuses what `says` something of: what it is, and what to do about it.
+/// Returns an error for the first expression about which `says` returns a description and a hint.
 fn refuse_expressions(
     plan: &LogicalPlan,
     says: impl Fn(&LogicalPlan, &Expr) -> Option<(String, &'static str)>,
@@ -472,8 +474,8 @@ fn refuse_expressions(
     refusal.map_or(Ok(()), Err)
 }
 
-/// The map and the spec of an aggregation, or why our states cannot hold it.
-/// `input` is the aggregation's input as it is read.
+/// Builds the map and the table spec of an aggregation, or returns the reason why mergeable states cannot
+/// compute it. `input` is the aggregation's input as the map reads it.
 fn build_table_spec(
     core: &AggregateNode,
     input: &LogicalPlan,
@@ -494,7 +496,7 @@ fn build_table_spec(
     }
     let mut columns: Vec<Expr> = core.group_expr.iter().map(unwrap_settled_floats).collect();
     let mut column_of = |expr: &Expr| {
-        // Keys are looked at too: `count(day)` beside `GROUP BY day` needs no second column.
+        // The search includes keys: `count(day)` beside `GROUP BY day` needs no second column.
         columns.iter().position(|known| known == expr).unwrap_or_else(|| {
             columns.push(expr.clone());
             columns.len() - 1
@@ -545,7 +547,7 @@ fn build_table_spec(
     Ok(Ok((map, Arc::new(TableSpec::new(keys, aggregates)))))
 }
 
-/// The plan of what tables take: keys, arguments and filters of the rows of `input`.
+/// Builds the plan that computes the tables' input: keys, arguments and filters of the rows of `input`.
 fn build_map(input: &LogicalPlan, key_count: usize, columns: &[Expr]) -> Result<LogicalPlan> {
     if columns.is_empty() {
         // `count(*)` alone needs no columns, only the number of rows.
@@ -561,7 +563,7 @@ fn build_map(input: &LogicalPlan, key_count: usize, columns: &[Expr]) -> Result<
     map.build().into_tidemill_error()
 }
 
-/// A key or an argument as it is, without the floats of it being settled: tables do that themselves.
+/// Removes float settling from a key or an argument: tables settle floats themselves.
 fn unwrap_settled_floats(expr: &Expr) -> Expr {
     match expr {
         Expr::Alias(alias) if float_order::unwrap_comparable(&alias.expr).is_some() => {
@@ -571,8 +573,8 @@ fn unwrap_settled_floats(expr: &Expr) -> Expr {
     }
 }
 
-/// The integers below the cast to floats that `avg` asks for: their exact sum takes less time
-/// and memory than that of floats, and is of the integers as they are.
+/// Removes the cast to floats that `avg` puts around integers. The exact sum of integers takes less time and
+/// memory than that of floats, and does not round the integers.
 fn strip_float_cast(argument: Expr, schema: &DFSchema) -> Result<Expr> {
     if let Expr::Cast(cast) = &argument
         && cast.field.data_type() == &DataType::Float64
@@ -584,10 +586,10 @@ fn strip_float_cast(argument: Expr, schema: &DFSchema) -> Result<Expr> {
 }
 
 impl AggregationPlan {
-    /// The plan above the aggregation, reading the finished table instead.
+    /// Builds the plan above the aggregation, which reads the finished table in the aggregation's place.
     ///
     /// # Errors
-    /// As DataFusion's plan builder.
+    /// Errors of DataFusion's plan builder.
     pub(crate) fn build_finish_plan(
         &self,
         plan: &LogicalPlan,
@@ -600,7 +602,7 @@ impl AggregationPlan {
                 Expr::Column(Column::new(Some(FINISHED_TABLE), positional_name(index)))
                     .alias_qualified(qualifier.cloned(), field.name())
             });
-        // By the aggregation's own schema: `CAST(a.x AS INT)` may be called `a.x` there, beside `x` of `a`.
+        // With the aggregation's own schema: it may name `CAST(a.x AS INT)` `a.x`, beside column `x` of `a`.
         let input = Arc::new(scan.build().into_tidemill_error()?);
         let schema = Arc::clone(&self.aggregation.schema);
         let table = Projection::try_new_with_schema(restored.collect(), input, schema)
@@ -625,7 +627,7 @@ impl AggregationPlan {
         Ok(finish.data)
     }
 
-    /// The names of the aggregates that are the tables'.
+    /// Returns the names of the aggregates that the tables compute.
     pub(crate) fn computed_aggregate_names(&self) -> HashSet<&str> {
         match &self.summary {
             Some(_) => {
@@ -638,7 +640,8 @@ impl AggregationPlan {
         }
     }
 
-    /// The function that makes the tables' answers columns of the [finished schema](Tables::finished_schema).
+    /// Returns a function that converts the tables' answers to the [finished
+    /// schema](AggregationPlan::finished_schema).
     pub(crate) fn answer_shaper(
         &self,
     ) -> impl Fn(RecordBatch) -> Result<RecordBatch> + Send + 'static {
@@ -653,7 +656,7 @@ impl AggregationPlan {
         }
     }
 
-    /// Whether the plan above the aggregation makes its rows of each group by itself.
+    /// Returns true if the plan above the aggregation computes its rows from each group separately.
     pub(crate) fn finishes_each_group_alone(&self, plan: &LogicalPlan) -> bool {
         let has_subquery = |expr: &Expr| {
             expr.exists_dyn(&mut |part| {
@@ -681,8 +684,8 @@ impl AggregationPlan {
         }
     }
 
-    /// What the aggregates are called in the result: by their aliases, else as the plan has
-    /// them, without the table's name.
+    /// Returns the names of the aggregates in the result: their aliases, else their names in the plan without
+    /// the table.
     pub(crate) fn aggregate_display_names(&self, plan: &LogicalPlan) -> Vec<String> {
         if self.summary.is_some() {
             return self
@@ -694,7 +697,7 @@ impl AggregationPlan {
         }
         let fields = &self.aggregation.schema.fields()[self.aggregation.group_expr.len()..];
         let mut names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
-        // From the result down to the aggregation, then followed upwards.
+        // Projections from the result down to the aggregation; the names follow them upwards.
         let mut projections = Vec::new();
         let walked = plan.apply_dyn(&mut |node| {
             match node {
@@ -717,12 +720,12 @@ impl AggregationPlan {
         names
     }
 
-    /// The finished table's schema as its provider shows it: columns by position.
+    /// Returns the schema of the finished table as its provider shows it: columns named by position.
     pub(crate) fn finished_schema(&self) -> SchemaRef {
         self.finished_schema_with_columns(&[])
     }
 
-    /// The same with further columns behind.
+    /// Returns the schema of the finished table with further columns at the end.
     pub(crate) fn finished_schema_with_columns(&self, more: &[FieldRef]) -> SchemaRef {
         let fields = self.aggregation.schema.fields().iter().enumerate();
         let renamed = fields.map(|(index, field)| {
@@ -732,8 +735,9 @@ impl AggregationPlan {
         Arc::new(Schema::new(renamed.chain(more.iter().cloned()).collect::<Vec<_>>()))
     }
 
-    /// Which of the result's columns are estimates where a part of the input is read; none where the query is
-    /// a summary of columns. Without `quantiles` these are what was seen: their intervals take all values of a group by place.
+    /// Returns the result's columns that are estimates where only a part of the input is read. Returns `None`
+    /// for a summary of columns. Without `quantiles`, quantiles keep the value in the rows read, without an
+    /// interval: their intervals need all values of a group by place.
     pub(crate) fn find_estimates(
         &self,
         plan: &LogicalPlan,

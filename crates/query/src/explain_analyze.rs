@@ -1,8 +1,8 @@
-//! `EXPLAIN ANALYZE`: runs a query, drops its rows, and answers with the plan and what the run measured.
+//! `EXPLAIN ANALYZE`: runs a query, drops its rows, and returns the plan with measurements of the run.
 //!
-//! Every figure is a counter of this run or a clock: bytes, rows and splits come from the scans, spilled bytes and
-//! processor time from [`Progress`](tidemill_base::progress::Progress), memory from the process. The answer has the
-//! coverage of the query that was run.
+//! Every figure is a counter of this run or a clock: bytes, rows and splits come from the scans, spilled
+//! bytes and processor time from [`Progress`](tidemill_base::progress::RunProgress), memory from the process.
+//! The result has the coverage of the query that ran.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -24,30 +24,30 @@ use crate::plan::QueryPlan;
 use crate::results::{CoverageBuilder, Results, RowSource};
 use crate::scan::SourceTable;
 
-/// The columns of the answer: a line of the plan in each row, as `EXPLAIN` gives it.
+/// Schema of the result: one text column, with a line of the plan in each row, as for `EXPLAIN`.
 static PLAN_LINE_SCHEMA: LazyLock<SchemaRef> =
     LazyLock::new(|| Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)])));
 
-/// The columns of the answer to `EXPLAIN ANALYZE`.
+/// Returns the schema of the result of `EXPLAIN ANALYZE`.
 pub(crate) fn plan_line_schema() -> &'static SchemaRef {
     &PLAN_LINE_SCHEMA
 }
 
 /// Durations of the phases of a run.
 struct PhaseDurations {
-    /// Until the query was planned, files being listed and sampled.
+    /// Time to plan the query, which includes listing and sampling files.
     planning: Duration,
-    /// From there until the first rows could be asked for: a route by tables has read its input by then.
+    /// Time from the end of planning to the first rows. The table path reads its input in this phase.
     starting: Duration,
-    /// From there until the last row.
+    /// Time from then to the last row.
     finishing: Duration,
 }
 
 impl QueryPlan {
-    /// Runs the query, and returns its plan with the figures of the run.
+    /// Runs the query, and returns its plan with the measurements of the run.
     ///
     /// # Errors
-    /// As the query.
+    /// Those of running the query.
     pub(crate) fn run_explain_analyze(self, planning: Duration) -> Result<Results> {
         let mut text = self.explain()?.to_string();
         let (settings, tables) = (self.settings.clone(), self.source_tables.clone());
@@ -97,7 +97,7 @@ impl QueryPlan {
         let batch = RecordBatch::try_new(Arc::clone(plan_line_schema()), vec![Arc::new(lines)])?;
         let account = CoverageBuilder {
             source_tables: Vec::new(),
-            // The run has judged its records.
+            // The run itself has checked the rejected records against their limit.
             rejects: Arc::new(RejectLog::new(settings.max_bad, None)),
             is_mergeable,
             rejected_folder: None,
@@ -124,7 +124,7 @@ impl QueryPlan {
     }
 }
 
-/// The line of the run's times.
+/// Formats the durations of the phases and the processor time as one line.
 fn format_phase_durations(
     times: &PhaseDurations,
     has_tables: bool,
@@ -150,12 +150,13 @@ fn format_phase_durations(
     line
 }
 
-/// The line of a source: which of its files and splits were read.
+/// Formats one line about a source: the files and splits read, of how many. Returns `None` for a source
+/// without scans.
 fn format_source(name: &str, table: &SourceTable) -> Option<String> {
     let source = table.source()?;
     let scans = table.scans();
     if scans.is_empty() {
-        // Read by workers, or not at all.
+        // Workers read it, or nobody did.
         return None;
     }
     let (mut planned, mut files) = (0, HashSet::new());
@@ -189,7 +190,7 @@ fn format_source(name: &str, table: &SourceTable) -> Option<String> {
     Some(line)
 }
 
-/// The lines of the rows between the steps.
+/// Formats the row counts between the steps, one line each.
 fn format_row_counts(
     has_tables: bool,
     progress: &RunProgress,

@@ -1,4 +1,4 @@
-//! How a query would run.
+//! The description of a query plan that `--explain` prints and the JSON form serializes.
 
 use std::fmt;
 
@@ -8,46 +8,47 @@ use tidemill_base::coverage;
 use crate::cluster::ClusterForecast;
 use crate::tasks::WorkerCounts;
 
-/// How a query would be run.
+/// The description of how a query would run.
 #[derive(Debug, Clone, Serialize)]
 pub struct PlanExplanation {
-    /// `partial tables`, `rows` or `datafusion`.
+    /// The execution path: `partial tables`, `rows` or `datafusion`.
     pub path: String,
-    /// Why that path.
+    /// The reason for that path.
     pub why: String,
-    /// Whether the result comes from states that merge with others.
+    /// True if the result comes from states that can be merged with those of other runs.
     pub mergeable: bool,
-    /// The memory budget.
+    /// The memory budget, in bytes.
     pub memory_bytes: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// What is read.
+    /// The sources that the query reads.
     pub sources: Vec<SourceExplanation>,
-    /// The steps by name, each with its plan.
+    /// Name and text of each step, such as `map` and its plan.
     pub steps: Vec<(String, String)>,
-    /// How its splits are read elsewhere, where that was asked for.
+    /// The description of reading by workers, if workers were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<ClusterReadExplanation>,
-    /// What it would take on a cluster, where that was asked for: [`Plan::forecast`](crate::Plan::forecast).
+    /// The forecast for a cluster, if one was requested: [`QueryPlan::forecast`](crate::QueryPlan::forecast).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<ClusterForecast>,
 }
 
-/// How a query's splits are read by workers elsewhere.
+/// The description of how workers on a cluster read a query's splits.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClusterReadExplanation {
-    /// Who reads.
+    /// The machines, workers and threads that read.
     #[serde(flatten)]
     pub reach: WorkerCounts,
-    /// How many tasks; none where they are cut as they are handed in.
+    /// Number of tasks; `None` if tasks are cut while they are submitted.
     pub tasks: Option<u64>,
-    /// Splits of all tasks.
+    /// Number of splits of all tasks.
     pub splits: u64,
-    /// Their stored bytes.
+    /// Stored bytes of these splits.
     pub bytes: u64,
-    /// Bytes of the job, which goes to each machine once; rows of what is joined are held in it beside these.
+    /// Size of the job definition in bytes. It is sent once to each machine, which also holds the rows of
+    /// build sides.
     pub job_bytes: u64,
-    /// What comes back, and what becomes of it.
+    /// A text that says which parts the workers return and how they are merged.
     pub parts: String,
 }
 
@@ -78,20 +79,20 @@ impl fmt::Display for ClusterReadExplanation {
     }
 }
 
-/// A source in an [`Explain`].
+/// The description of a source in a [`PlanExplanation`].
 #[derive(Debug, Clone, Serialize)]
 pub struct SourceExplanation {
-    /// Its name or URL.
+    /// Name or URL.
     pub name: String,
-    /// Its format.
+    /// Name of the format.
     pub format: String,
-    /// How many files.
+    /// Number of files.
     pub files: u64,
-    /// How many splits, before row groups are left out by their statistics.
+    /// Number of splits, before statistics prune row groups.
     pub splits: u64,
     /// Stored bytes.
     pub bytes: u64,
-    /// Names and types.
+    /// Name and type of each column.
     pub columns: Vec<(String, String)>,
 }
 

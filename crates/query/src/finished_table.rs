@@ -1,4 +1,4 @@
-//! A finished table as a source of the plan above it.
+//! A finished aggregate table as the input of the plan above the aggregation.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::stand_in_tables::scan_one_partition;
 
 type AnswerIterator = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
-/// A finished table as something that DataFusion can read, once.
+/// A finished aggregate table as a DataFusion table. It can be read once.
 pub(crate) struct FinishedTable {
     schema: SchemaRef,
     answers: Arc<Mutex<Option<AnswerIterator>>>,
@@ -94,19 +94,19 @@ impl PartitionStream for FinishedTable {
     }
 }
 
-/// A table of one answer goes on as it is, up to so many times as many rows as a batch should have …
+/// A table's only answer passes uncut if it has at most this many times the rows of a batch …
 const SINGLE_ANSWER_BATCHES_MAX: usize = 8;
-/// … and so many bytes.
+/// … and at most this many bytes. Larger answers are cut, and each batch is a copy.
 const SINGLE_ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Maximum size of a batch, in bytes. A single larger row is a batch of its own.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// Answers cut into batches of `batch_rows` rows, or of [`BATCH_BYTES`] where rows are wide. The cuts do not depend on
-/// the parts in which a table was merged. An answer is copied a batch at a time.
+/// Cuts answers into batches of `batch_rows` rows, or of [`BATCH_BYTES_MAX`] where rows are wide. The
+/// boundaries do not depend on the parts in which a table was merged. An answer is copied a batch at a time.
 struct AnswerBatcher {
     answers: AnswerIterator,
-    /// Answers waiting to be cut. `start` is the number of rows already taken from the first.
+    /// Answers not cut yet. `start_row` is the number of rows already taken from the first.
     uncut_answers: VecDeque<RecordBatch>,
     start_row: usize,
     coalescer: BatchCoalescer,
@@ -124,7 +124,7 @@ impl AnswerBatcher {
         answer.map(|answer| conform_batch_to_schema(answer, &self.schema)).transpose()
     }
 
-    /// Whether a table of this answer alone goes on as it is.
+    /// Returns true if this answer passes uncut when it is the only one.
     fn can_pass_uncut(&self, answer: &RecordBatch) -> bool {
         let bytes =
             || answer.columns().iter().map(batch_compaction::visible_values_bytes).sum::<usize>();
@@ -132,7 +132,8 @@ impl AnswerBatcher {
             && bytes() <= SINGLE_ANSWER_BYTES_MAX
     }
 
-    /// Appends rows of an answer from `start` to the unfinished batch, as many as fit. Returns the next row to take.
+    /// Appends rows of an answer, from `start` on, to the unfinished batch while they fit. Returns the next
+    /// row to append.
     fn append_rows(&mut self, answer: &RecordBatch, start: usize) -> Result<usize> {
         let (mut rows, mut bytes) = self.unfinished_size;
         let length = (answer.num_rows() - start).min(self.batch_rows - rows);

@@ -1,19 +1,26 @@
-//! SQL over sources: planned, explained, run.
+//! Plans, explains and runs SQL over sources.
 //!
-//! - `question`: what is asked? `about`: and what about a query, but its rows? `plan`: how is it run? `explain`
-//!   says it.
-//! - `route`, `build_sides`: which way does a query go, and which sources are held beside the one that is read in
-//!   splits?
-//! - `scan`, `sampled`, `prune`, `known`: how does a source look to DataFusion, what need not be read, and what is known of it
-//!   before?
-//! - `tables`, `rows`: who reads which split, and in which order is it taken? `background`, `finished`: how are
-//!   plans of DataFusion's run, and what do they read of a finished table?
-//! - `stand_ins`: which tables take the place of a part of a plan? `row_calculation`: what is evaluated above a limit?
-//! - `results`, `columns`: what comes out, and what is it called?
-//! - `merge`: how do partial tables become one answer?
-//! - `turbo`: what does a part of the input tell of all of it? `cluster`: and what would all of it take on many machines?
-//! - `unknown`: which tables has nobody said anything of?
-//! - `secrets`: SQL as it may be kept. `words`: which words does it know?
+//! - `query_definition`: the SQL of a query with its sources and settings. `metadata_statements`: statements
+//!   that answer `DESCRIBE`, `SUMMARIZE` and `EXPLAIN`.
+//! - `plan`: planning and running a query. `explanation`: the description of a plan. `explain_analyze`: the
+//!   plan with the measurements of a run.
+//! - `execution_path`: the choice between the table path, the row path and the engine path. `build_sides`:
+//!   join inputs held in memory beside the source that is read in splits. `dictionary_keys`: text group keys
+//!   read as dictionary codes.
+//! - `scan`, `row_sampling`: a source as a DataFusion table, and samples of its rows. `pruning`: files, row
+//!   groups, blocks and fields that need no reading. `source_statistics`: row counts and value ranges for the
+//!   join planner.
+//! - `map`: the per-record steps of each split. `table_runner`, `ordered_rows`: the runners of the table path
+//!   and of the row path. `background_execution`: DataFusion plans on threads of their own.
+//! - `finished_table`, `buffered_answers`: the finished aggregate table as input of the plan above the
+//!   aggregation. `stand_in_tables`: tables that replace a part of a plan. `row_calculation`: projections
+//!   above a limit.
+//! - `results`, `result_columns`: the result with its coverage, and its column names.
+//! - `partial_table_merge`: the merge of partial tables into one result.
+//! - `tasks`: execution by workers on other machines. `turbo`: answers from a part of the input.
+//!   `cluster`: the forecast of a run's time on a cluster.
+//! - `unresolved_tables`: table names that are neither sources nor files.
+//! - `sql_redaction`: SQL without secrets. `completion_words`: keywords and function names for completion.
 
 mod background_execution;
 mod buffered_answers;

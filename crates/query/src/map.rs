@@ -1,10 +1,10 @@
-//! The map of a query: each split's rows, filtered and computed.
+//! The map of a query: filters and computes each split's rows.
 //!
-//! It is DataFusion's physical plan, with a partition for each split. Most maps are filters and projections alone, and
-//! these are applied to a split's batches one after the other, by the plan's own expressions: executing the plan takes a
-//! stream, a schema and some ten metrics for each step of each split, which are kept until the end (8 µs and 2.5 kB
-//! together: of 100,000 small splits more than their rows cost). Whatever else is in a map (a join, an unnesting) is
-//! executed.
+//! A map is a DataFusion physical plan with a partition for each split. Most maps consist of filters and
+//! projections. Those steps are applied to the batches of a split one after the other, with the plan's own
+//! expressions. Executing the plan instead creates a stream, a schema and some ten metrics for each step of
+//! each split, which live until the end. They take 8 µs and 2.5 kB per split, more than the rows themselves
+//! for 100,000 small splits. A map with other steps (a join, an unnest) executes its plan.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,38 +29,39 @@ use tidemill_sql::scan_statistics::ScanWithStatistics;
 
 use crate::scan::{Scan, SplitBatches};
 
-/// A map over the splits of a scan.
+/// The map of a query over the splits of one scan.
 pub(crate) struct SplitMap {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
     scan: Arc<Scan>,
-    /// The steps from the scan on, where there are no others than these.
+    /// The steps from the scan upwards; `None` if the plan has steps of other kinds and must be executed.
     steps: Option<Arc<[MapStep]>>,
-    /// Of how many splits the plan was executed.
+    /// Number of splits for which the plan was executed.
     executed_splits: Arc<AtomicUsize>,
 }
 
-/// A plan is executed of so many splits: what it has counted of each is kept as long as it is.
+/// Maximum number of splits for which one plan is executed. The plan keeps its metrics of every split for its
+/// lifetime, so a longer run plans anew.
 const EXECUTED_SPLITS_MAX: usize = 4096;
 
 enum MapStep {
     Filter {
         predicate: Arc<dyn PhysicalExpr>,
-        /// The columns that leave it; none for all.
+        /// The columns to return; `None` for all.
         columns: Option<Vec<usize>>,
         schema: SchemaRef,
         batch_rows: usize,
     },
     Project(Projector),
-    /// Some of the scan's columns.
+    /// Selects columns of the scan.
     SelectColumns(Vec<usize>),
 }
 
 impl SplitMap {
-    /// The map of a physical plan over the scan that is in it.
+    /// Creates a map from a physical plan over `scan`.
     ///
     /// # Errors
-    /// Where a projection cannot be made again.
+    /// Errors of rebuilding a projection.
     pub(crate) fn new(
         plan: Arc<dyn ExecutionPlan>,
         context: Arc<TaskContext>,
@@ -72,7 +73,8 @@ impl SplitMap {
         Ok(SplitMap { plan, context, scan, steps, executed_splits: Arc::default() })
     }
 
-    /// The same over other splits, whose scan is [`Scan::over`] this one's; none where it has to be planned anew.
+    /// Returns the map over other splits, those of a scan made by [`Scan::with_splits`]. Returns `None` if
+    /// the map must be planned anew.
     pub(crate) fn rebind_scan(&self, scan: &Arc<Scan>) -> Option<SplitMap> {
         let is_kept = match self.steps {
             Some(_) => true,
@@ -90,22 +92,22 @@ impl SplitMap {
         })
     }
 
-    /// Whether its steps are applied to batches.
+    /// Returns true if the map applies its steps to batches and does not execute its plan.
     #[cfg(test)]
     pub(crate) fn applies_steps(&self) -> bool {
         self.steps.is_some()
     }
 
-    /// The same, which executes the plan.
+    /// Returns the map such that it executes its plan.
     #[cfg(test)]
     pub(crate) fn with_plan_execution(self) -> Self {
         SplitMap { steps: None, ..self }
     }
 
-    /// The rows of a split; the reading begins with the first.
+    /// Returns the mapped rows of a split. Reading starts with the first batch requested.
     ///
     /// # Errors
-    /// Where the plan cannot be executed.
+    /// Errors of executing the plan.
     pub(crate) fn split_rows(&self, index: usize) -> Result<MapRows> {
         let Some(steps) = &self.steps else {
             self.executed_splits.fetch_add(1, Ordering::Relaxed);
@@ -122,7 +124,8 @@ impl SplitMap {
     }
 }
 
-/// Adds the steps of a plan to those from the scan on; false where one of them is another.
+/// Appends the steps of a plan, from the scan upwards. Returns false if a step is neither a filter nor a
+/// projection.
 fn collect_steps(
     plan: &Arc<dyn ExecutionPlan>,
     scan: &Scan,
@@ -132,7 +135,7 @@ fn collect_steps(
         let Some(streams) = known.scan().downcast_ref::<StreamingTableExec>() else {
             return Ok(false);
         };
-        // The schema is that of the first partition, and asking without one ends in a panic.
+        // `schema()` of a scan without partitions panics.
         let is_whole = streams.limit().is_none()
             && !streams.partitions().is_empty()
             && streams.partitions().len() == scan.splits().len()
@@ -169,18 +172,20 @@ fn collect_steps(
     Ok(false)
 }
 
-/// The rows of a split, an iterator of batches.
+/// An iterator over the batches of a split after the map.
 pub(crate) enum MapRows {
-    /// By the plan.
+    /// The stream of the executed plan.
     PlanStream(SendableRecordBatchStream),
-    /// By its steps.
+    /// The steps, applied to the batches of the split.
     Steps(StepPipeline),
 }
 
+/// The steps of a map at work on one split.
 pub(crate) struct StepPipeline {
     batches: SplitBatches,
     steps: Arc<[MapStep]>,
-    /// Of each step, if it is a filter, what it gathers: a few rows of each batch are one batch.
+    /// For each step the coalescer that gathers the few rows that a filter keeps of each batch; `None` for
+    /// projections.
     coalescers: Vec<Option<BatchCoalescer>>,
     has_ended: bool,
 }
@@ -200,7 +205,7 @@ impl Iterator for MapRows {
     }
 }
 
-/// The next batch that leaves the last of the steps.
+/// Returns the next batch after the last of `steps`.
 fn next_mapped_batch(
     steps: &[MapStep],
     gathered: &mut [Option<BatchCoalescer>],
@@ -232,18 +237,20 @@ fn next_mapped_batch(
 }
 
 impl MapStep {
-    /// Nothing is gathered where rows are handed on as soon as they are there.
+    /// Creates the coalescer of a filter. Returns `None` for other steps, and where rows must pass on at
+    /// once.
     fn new_coalescer(&self, is_eager: bool) -> Option<BatchCoalescer> {
         let MapStep::Filter { schema, batch_rows, .. } = self else { return None };
         if is_eager {
             return None;
         }
         let gathered = BatchCoalescer::new(Arc::clone(schema), *batch_rows);
-        // Of many rows no copy is made.
+        // A batch with many rows is not copied.
         Some(gathered.with_biggest_coalesce_batch_size(Some(batch_rows / 2)))
     }
 
-    /// Takes a batch; what comes of it at once.
+    /// Applies the step to a batch. Returns the result, or `None` if all rows are dropped or held back in
+    /// `gathered`.
     fn apply_to_batch(
         &self,
         batch: RecordBatch,

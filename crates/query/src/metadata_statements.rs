@@ -1,8 +1,9 @@
-//! What is asked about a query instead of its rows, as queries themselves: `DESCRIBE`, `SUMMARIZE`,
-//! `EXPLAIN`.
+//! Rewrites `DESCRIBE`, `EXPLAIN`, `SUMMARIZE` and `PIVOT` without listed values into plain `SELECT`
+//! statements.
 //!
-//! A summary is one pass over the rows: one [aggregate](tidemill_tables::summary) of all columns, whose answer is then
-//! taken apart into a row for each of them. Counts of different values and quantiles are those of the sketches.
+//! The answers of `DESCRIBE` and `EXPLAIN` become `VALUES` lists. A summary takes one pass over the rows: one
+//! [aggregate](tidemill_tables::summary) of all columns, whose answer `unnest` then splits into a row for
+//! each column. Its distinct counts and quantiles are those of the sketches.
 
 use std::ops::ControlFlow;
 
@@ -24,7 +25,7 @@ use tidemill_sql::statement::parse_select;
 use crate::plan::QueryPlan;
 use crate::query_definition::Query as Asked;
 
-/// The columns of a query as rows.
+/// Builds the statement that answers `DESCRIBE`: a row for each column of a query's schema.
 pub(crate) fn build_describe_statement(schema: &Schema) -> Result<Statement> {
     let rows = schema.fields().iter().map(|field| {
         let nullable = if field.is_nullable() { "YES" } else { "NO" };
@@ -33,7 +34,7 @@ pub(crate) fn build_describe_statement(schema: &Schema) -> Result<Statement> {
     build_values_statement(rows, "column_name, column_type, \"null\"")
 }
 
-/// A plan, line by line.
+/// Builds the statement that answers `EXPLAIN`: a row for each line of the plan.
 pub(crate) fn build_explain_statement(plan: &str) -> Result<Statement> {
     build_values_statement(plan.lines().map(|line| [line.to_owned()]), "plan")
 }
@@ -51,17 +52,17 @@ fn quote_text(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// The question with the values of its first PIVOT that lists none, which `values` finds.
+/// Fills in the values of the query's first PIVOT that lists none. The query `values` finds them.
 ///
 /// # Errors
-/// As running that query.
+/// Those of running that query.
 pub(crate) fn fill_pivot_values(
     query: &Asked,
     values: String,
     settings: &RunSettings,
 ) -> Result<Asked> {
     let wanted = Asked { sql: values, map_sql: None, is_per_record: false, ..query.clone() };
-    // What is counted and refused is of the question itself.
+    // A fresh progress: rows that this query counts and rejects belong to the query itself.
     let settings = RunSettings { progress: RunProgress::new(), ..settings.clone() };
     let mut found = Vec::new();
     for batch in QueryPlan::new(&wanted, &settings)?.run()? {
@@ -79,14 +80,15 @@ pub(crate) fn fill_pivot_values(
     Ok(Asked { sql, ..query.clone() })
 }
 
-/// The columns of a summary, of the struct that there is of each column.
+/// Select list of a summary. Each item is a field of `s`, the struct that the aggregate returns for each
+/// column.
 const SUMMARY_COLUMNS: &str = "s['column_name'] AS column_name, s['column_type'] AS column_type, \
     s['min'] AS \"min\", s['max'] AS \"max\", s['approx_unique'] AS approx_unique, s['avg'] AS \"avg\", \
     s['std'] AS std, s['q25'] AS q25, s['q50'] AS q50, s['q75'] AS q75, s['count'] AS \"count\", \
     s['count'] - s['known'] AS nulls, \
     round(100.0 * (s['count'] - s['known']) / nullif(s['count'], 0), 2) AS null_percentage";
 
-/// The statement that answers `SUMMARIZE` of a query with such columns, where `call` is the
+/// Builds the statement that answers `SUMMARIZE` of a query with the columns of `schema`. `call` is the
 /// [aggregate](tidemill_tables::summary) of all of them.
 pub(crate) fn build_summarize_statement(
     statement: &Statement,
@@ -109,8 +111,8 @@ pub(crate) fn build_summarize_statement(
     Ok(made)
 }
 
-/// Puts the query in the place of the rows that are summarized, its columns being called as they are shown: the
-/// planner calls `sum(x)` otherwise.
+/// An AST visitor that puts the query in the place of the subquery `summarized`. It aliases the columns to
+/// their result names, because the planner names a column such as `sum(x)` in its own way otherwise.
 struct SummarizedQueryInserter<'a> {
     query: &'a Query,
     schema: &'a Schema,

@@ -1,11 +1,11 @@
-//! The runner of queries that are all map: rows come out in the order of the input.
+//! The runner of the row path: rows come out in the order of the input.
 //!
-//! Workers take splits in order and send batches through a channel per split; the consumer
-//! reads the channels in split order. A worker may be at most a few splits ahead, and what
-//! splits ahead of the consumer's hold is bounded: past the budget their workers wait. The
-//! consumer's own split never waits, so there is always progress. A guess of where a split
-//! starts is checked when the consumer comes to it; a split that guessed wrong is read again
-//! by the consumer itself. A worker that waits leaves its core to other runs on this machine.
+//! Workers take splits in order and put batches into a queue per split, a lane; the consumer empties the
+//! lanes in split order. A worker may be at most a few splits ahead, and the bytes in lanes ahead of the
+//! consumer are bounded: past the budget their workers wait. The consumer's own split never waits for the
+//! budget, so there is always progress. The consumer checks a speculative boundary when it reaches the split,
+//! and reads a split with a wrong boundary again itself. A worker that waits leaves its core to other runs on
+//! this machine.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,38 +26,38 @@ use tracing::debug_span;
 use crate::map::{MapRows, SplitMap};
 use crate::scan::{ReadCounts, Scan, SplitOutcome};
 
-/// The rows of a map in input order; an iterator of batches.
+/// An iterator over the batches of a map, in input order.
 pub(crate) struct OrderedRows {
     shared: Arc<OrderedRowsState>,
     workers: Vec<JoinHandle<()>>,
     split_index: usize,
     last_end: Option<(usize, u64)>,
-    /// The split that the consumer reads itself.
+    /// The rows of a split that the consumer reads again itself.
     reread_rows: Option<MapRows>,
-    /// Whether the start of split `at` has been looked at.
+    /// True once the start of split `split_index` has been checked.
     is_start_checked: bool,
-    /// What had been read of split `at` when its last batch was made.
+    /// Rows read of split `split_index` when its last batch was made.
     read_counts: ReadCounts,
     row_limits: RowLimits,
     has_ended: bool,
 }
 
-/// Which of the rows are wanted.
+/// The rows of a result that OFFSET and LIMIT leave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowLimits {
-    /// Rows to be left out first.
+    /// Number of rows still to skip.
     pub skip: usize,
-    /// How many are wanted behind these; none for all.
+    /// Number of rows still to return; `None` for all.
     pub remaining: Option<usize>,
 }
 
 impl RowLimits {
-    /// Whether no more rows are wanted.
+    /// Returns true if no more rows are needed.
     pub(crate) fn are_reached(&self) -> bool {
         self.remaining == Some(0)
     }
 
-    /// What is wanted of the next rows; none where nothing of them is.
+    /// Returns the rows of the next batch that the limits leave, or `None` if they leave none.
     pub(crate) fn apply_to_batch(&mut self, batch: &RecordBatch) -> Option<RecordBatch> {
         let skipped = self.skip.min(batch.num_rows());
         self.skip -= skipped;
@@ -67,6 +67,7 @@ impl RowLimits {
     }
 }
 
+/// The state that the consumer and the workers share.
 struct OrderedRowsState {
     map: SplitMap,
     scan: Arc<Scan>,
@@ -79,28 +80,30 @@ struct OrderedRowsState {
     changed: Condvar,
 }
 
-/// The splits being read: the consumer's and those ahead of it.
+/// The lanes of the splits being read: the consumer's and those ahead of it.
 struct SplitLanes {
-    /// The split of the first lane.
+    /// Index of the first lane's split.
     first_split: usize,
-    /// The next split that a worker takes.
+    /// Index of the next split for a worker.
     next_split: usize,
     lanes: VecDeque<SplitLane>,
     held_bytes: usize,
 }
 
+/// The batches of one split that wait for the consumer.
 #[derive(Default)]
 struct SplitLane {
-    /// Batches, each with what had been read of the split by then.
+    /// Batches, each with the rows read of the split so far.
     batches: VecDeque<(RecordBatch, ReadCounts)>,
     completion: Option<(Result<()>, Option<SplitOutcome>)>,
 }
 
-/// Batches that wait for the consumer of the split it is at.
+/// Maximum number of batches that wait in the consumer's own lane: its worker stays this far ahead, whatever
+/// the budget.
 const BATCHES_READY_MAX: usize = 16;
 
 impl OrderedRows {
-    /// Starts to read. `skip` rows are left out, then at most `fetch` are given.
+    /// Starts the workers. The iterator skips `skip` rows, then returns at most `fetch`.
     pub(crate) fn start(
         map: SplitMap,
         scan: Arc<Scan>,
@@ -112,7 +115,7 @@ impl OrderedRows {
         let threads = threads.clamp(1, scan.splits().len().max(1));
         let is_stream = |split: &Split| split.parts.iter().any(|piece| piece.file.is_stream());
         if scan.splits().iter().any(is_stream) {
-            // Rows come when they come: nobody waits for more of them.
+            // A stream's rows pass on as they come; waiting for full batches would delay them.
             scan.set_eager();
         }
         let shared = Arc::new(OrderedRowsState {
@@ -154,7 +157,7 @@ impl OrderedRows {
         Ok(rows)
     }
 
-    /// The next batch of the input, before skipping and limiting.
+    /// Returns the next batch of the input, before skipping and limiting.
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if self.split_index >= self.shared.scan.splits().len() {
@@ -181,14 +184,14 @@ impl OrderedRows {
         }
     }
 
-    /// The next batch of the lane at hand; none where the consumer has moved on.
+    /// Returns the next batch of the first lane, or `None` if the consumer has moved on.
     fn next_lane_batch(&mut self) -> Result<Option<RecordBatch>> {
         let shared = Arc::clone(&self.shared);
         let mut lanes = shared.lanes.lock();
         loop {
             shared.cancel.check()?;
-            // A guessed start is known for certain once the split is done; until it has been
-            // checked nothing of the split is given out.
+            // A speculative start is certain once the split is done; nothing of the split is returned before
+            // its check.
             let must_check =
                 !self.is_start_checked && shared.has_speculative_start(self.split_index);
             if let Some(lane) = lanes.lanes.front_mut() {
@@ -224,6 +227,7 @@ impl OrderedRows {
         }
     }
 
+    /// Returns the correct start of the current split, if its speculative start was wrong.
     fn find_correct_start(&self, outcome: Option<&SplitOutcome>) -> Option<u64> {
         let outcome = outcome.filter(|outcome| !outcome.is_exact_start)?;
         let file = self.shared.scan.splits()[self.split_index].parts.first()?.file.index();
@@ -231,7 +235,7 @@ impl OrderedRows {
         (end_file == file && outcome.stats.first_record_offset != Some(end)).then_some(end)
     }
 
-    /// Counts the split at hand and goes to the next.
+    /// Counts the current split and moves on to the next.
     fn count_split(&mut self, outcome: Option<SplitOutcome>) -> Result<()> {
         if let Some(outcome) = outcome {
             let last = self.shared.scan.splits()[self.split_index].parts.last();
@@ -255,9 +259,9 @@ impl OrderedRows {
         Ok(None)
     }
 
-    /// Counts what was read of the split at which no more rows were wanted, up to the batch
-    /// with the last of them. What workers read beyond it does not count, so that a query with
-    /// a limit accounts for the same at each run.
+    /// Counts the rows of the split at which the limit was reached, up to the batch that reached it. Rows
+    /// that workers read beyond do not count, so that a query with a limit reports the same coverage at each
+    /// run.
     fn count_partial_split(&mut self) -> Result<()> {
         if !self.is_cut_short() || self.read_counts == ReadCounts::default() {
             return Ok(());
@@ -271,7 +275,7 @@ impl OrderedRows {
         let outcome = done.or_else(|| self.shared.scan.take_outcome(self.split_index));
         drop(lanes);
         match outcome {
-            // How much of it counts is found by whoever counts it.
+            // The driver finds how much of it counts.
             Some(outcome) if self.shared.scan.reports_splits() => {
                 self.shared.scan.count_or_report_split(self.split_index, 0, outcome)
             }
@@ -280,26 +284,26 @@ impl OrderedRows {
         }
     }
 
-    /// The place of the split that the last batch is of, and what had been read of it by then.
+    /// Returns the index of the split of the last batch, and the rows read of it by then.
     pub(crate) fn last_batch_position(&self) -> (usize, ReadCounts) {
         (self.split_index, self.read_counts)
     }
 
     fn join_workers(&mut self) {
         for worker in self.workers.drain(..) {
-            // Its panics are in its lane.
+            // A worker's panic is already the error in its lane.
             let _ = worker.join();
         }
     }
 
-    /// Whether reading ended because no more rows were wanted.
+    /// Returns true if a limit ended the reading.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.row_limits.are_reached() && self.split_index < self.shared.scan.splits().len()
     }
 }
 
 impl SplitLanes {
-    /// Lets go of the first lane.
+    /// Drops the first lane.
     fn drop_first_lane(&mut self) {
         if let Some(lane) = self.lanes.pop_front() {
             let held = lane.batches.iter().map(|(batch, _)| batch.get_array_memory_size());
@@ -396,7 +400,7 @@ impl OrderedRowsState {
             if !self.enqueue_batch(index, batch.into_tidemill_error()?, turn)? {
                 return Ok(());
             }
-            // Stopped, it ends with the next batch.
+            // A stopped run ends at the next batch.
             turn.acquire(|| self.is_stopped());
         }
         drop(batches);
@@ -407,7 +411,8 @@ impl OrderedRowsState {
         Ok(())
     }
 
-    /// Gives a batch to the lane, waiting where too much is held; false where nobody wants it.
+    /// Puts a batch into its lane, waiting while the lanes are full. Returns false if the batch is no longer
+    /// needed.
     fn enqueue_batch(
         &self,
         index: usize,
@@ -428,7 +433,7 @@ impl OrderedRowsState {
             let held_bytes = lanes.held_bytes;
             let Some(lane) = self.lane_mut(&mut lanes, index) else { return Ok(false) };
             let has_room = match is_first {
-                // A split whose guessed start is still to be checked is held whole.
+                // A split with an unchecked speculative start is buffered whole.
                 true => lane.batches.len() < BATCHES_READY_MAX || self.has_speculative_start(index),
                 false => held_bytes + bytes <= self.budget_bytes,
             };

@@ -1,4 +1,4 @@
-//! Partial tables of earlier runs, merged and finished.
+//! The merge of partial tables that earlier runs have written, and the result of the merged table.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -26,24 +26,24 @@ use crate::results::Results;
 use crate::scan::{RunState, SourceTable};
 use crate::sql_redaction::parse_without_secrets;
 
-/// Partial tables merged in the order given.
+/// Partial tables of one query, which are merged in the given order.
 pub struct PartialTableMerge {
     plan: QueryPlan,
     partials: Vec<PathBuf>,
     repeat_policy: RepeatedRunPolicy,
 }
 
-/// Whether the rows of one run may be in several of the tables that are merged, and count as often.
+/// The treatment of partial tables that hold the rows of the same run, which would count more than once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RepeatedRunPolicy {
-    /// It is an error.
+    /// The merge fails.
     #[default]
     Refuse,
-    /// They may.
+    /// The rows count as often as they occur.
     Allow,
 }
 
-/// The runs that were met so far, and the first table that holds each.
+/// The runs found so far, and the first table that holds each.
 #[derive(Default)]
 struct SeenRuns {
     runs: Vec<PartialRun>,
@@ -89,16 +89,17 @@ impl PartialTableMerge {
     /// Opens the partial tables' headers and plans their query.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a file that is no partial table; [`Error::Usage`] where two are
-    /// not of the same query, or hold rows of the same run.
+    /// [`Error::Corrupt`] for a file that is no partial table; [`Error::Usage`] where two belong to different
+    /// queries, or hold rows of the same run.
     pub fn new(partials: &[PathBuf], settings: &RunSettings) -> Result<Self> {
         Self::with_repeat_policy(partials, RepeatedRunPolicy::Refuse, settings)
     }
 
-    /// The same, where rows of one run may be in several tables.
+    /// Opens the partial tables' headers and plans their query, with a policy for runs that occur in several
+    /// tables.
     ///
     /// # Errors
-    /// As [`Merge::new`].
+    /// Those of [`PartialTableMerge::new`].
     pub fn with_repeat_policy(
         partials: &[PathBuf],
         repeats: RepeatedRunPolicy,
@@ -122,7 +123,7 @@ impl PartialTableMerge {
             if !reader.has_unknown_runs() {
                 return Ok((parse_select(&header.sql)?, header));
             }
-            // Earlier releases kept what may be secret.
+            // Earlier releases kept secrets in the SQL.
             oldest.get_or_insert_with(|| path.clone());
             let (statement, sql) = parse_without_secrets(&header.sql)?;
             header.sql = sql;
@@ -180,7 +181,7 @@ impl PartialTableMerge {
         let mut plan = over_headers(false, statement.clone())?;
         let mut found = plan.require_mergeable()?.spec.describe_keys_and_states();
         if found != first.table_description {
-            // Earlier releases took some aggregates of different values apart in another way.
+            // Earlier releases split some distinct counts into two aggregations in another way.
             plan = over_headers(true, statement)?;
             found = plan.require_mergeable()?.spec.describe_keys_and_states();
         }
@@ -207,7 +208,7 @@ impl PartialTableMerge {
         Ok(PartialTableMerge { plan, partials: partials.to_vec(), repeat_policy: repeats })
     }
 
-    /// The result's columns.
+    /// Returns the schema of the result.
     pub fn schema(&self) -> &SchemaRef {
         self.plan.schema()
     }
@@ -247,20 +248,21 @@ impl PartialTableMerge {
         Ok((merged, partial_tables::merge_coverages(&coverages), met.runs))
     }
 
-    /// Merges and finishes.
+    /// Merges the tables and returns the result.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a damaged file; else as [`Plan::run`].
+    /// [`Error::Corrupt`] for a damaged file; else those of [`QueryPlan::run`].
     pub fn run(self) -> Result<Results> {
         let (merged, coverage, _) = self.merge_chunks()?;
         let account = self.plan.new_coverage_builder(Some(coverage));
         self.plan.finish_table(self.plan.require_mergeable()?, merged, account, None)
     }
 
-    /// Merges into one partial table at `out`.
+    /// Merges the tables into one partial table at `out`.
     ///
     /// # Errors
-    /// [`Error::Usage`] where `out` is `-`; else as [`Merge::run`] and [`StagedFile::create`].
+    /// [`Error::Usage`] where `out` is `-`; else those of [`PartialTableMerge::run`] and
+    /// [`StagedFile::create`].
     pub fn write_partial_table(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
         refuse_standard_output(out)?;
         let file = StagedFile::create(out, overwrite, run)?;
@@ -275,7 +277,7 @@ impl PartialTableMerge {
     }
 }
 
-/// A complaint about a state, with the file that it is in.
+/// Adds the file's path to an error about corrupt states.
 fn with_file_path(error: Error, file: &Path) -> Error {
     match error {
         Error::Corrupt { offset, reason, hint, .. } => {

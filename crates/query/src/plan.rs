@@ -1,8 +1,8 @@
-//! SQL over files: planned, explained, run.
+//! Plans and runs a query.
 //!
-//! A [`Plan`] opens the sources that the SQL names, lets DataFusion parse and optimise it,
-//! and decides by which [route](crate::route) it runs. Nothing is read before [`Plan::run`]
-//! but what finding the schema takes.
+//! A [`QueryPlan`] opens the sources that the SQL names, lets DataFusion parse and optimise it, and chooses
+//! the [execution path](crate::execution_path). Before [`QueryPlan::run`] it reads only samples, to infer
+//! schemas.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -93,13 +93,16 @@ use crate::turbo::{self, TurboSettings};
 use crate::unresolved_tables::looks_like_file;
 use crate::{explain_analyze, metadata_statements};
 
-/// So long a pipe is looked at for its types where its first rows are wanted.
+/// Maximum time to sample a pipe for column types where the query wants its first rows: a slow pipe must not
+/// delay them.
 const PIPE_SAMPLE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Which share of the budget answers may take that wait to be taken.
+/// Divisor of the memory budget: finished answers that wait for the consumer take at most this fraction, one
+/// sixteenth.
 const ANSWER_BACKLOG_BUDGET_DIVISOR: u64 = 16;
 
-/// A query that is ready to run.
+/// A query that is planned and ready to run.
 pub struct QueryPlan {
+    /// The query, with SQL that holds no secrets.
     pub(crate) query: Query,
     pub(crate) settings: RunSettings,
     pub(crate) rejects: Arc<RejectLog>,
@@ -109,44 +112,46 @@ pub struct QueryPlan {
     schema: SchemaRef,
     pub(crate) execution_path: ExecutionPath,
     join_strategy: JoinStrategy,
-    /// Which columns are estimates, where the answer may rest on a part of the input and bounds are wanted.
+    /// The estimated columns and their bounds, where the query may answer from a part of the input and states
+    /// bounds.
     pub(crate) bounded_estimates: Option<Arc<ResultBounds>>,
-    /// The same where no bounds are wanted.
+    /// The estimated columns, where the query may answer from a part of the input but states no bounds.
     pub(crate) unbounded_estimates: Option<Arc<ResultBounds>>,
-    /// Why it runs on this machine after all.
+    /// The reason why the query runs on this machine although workers were requested.
     local_run_reason: Option<String>,
-    /// Duration of the planning, if the plan with the figures of a run is wanted and not its rows.
+    /// Duration of planning, for `EXPLAIN ANALYZE`; `None` for a query that returns its rows.
     analyze_planning_time: Option<Duration>,
 }
 
-/// What is expected of the joins of a plan that DataFusion runs.
+/// The join operators of a plan that takes the engine path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JoinStrategy {
-    /// One side of each fits in memory.
+    /// Hash joins: one input of each join fits in memory.
     HeldInMemory,
-    /// No side of some may fit in memory.
+    /// Hash joins where an input is estimated to fit in memory, and sort-merge joins, which spill, for the
+    /// others.
     LargeSidesSorted,
-    /// Some side did not fit: none is held.
+    /// Sort-merge joins alone, after an input did not fit in memory.
     AllSorted,
 }
 
-/// A query planned over the columns that another run has found.
+/// A planner for the query of a partial-table header, over the columns that the header records.
 pub(crate) struct HeaderPlanner<'a> {
-    /// The query, and its sources' columns.
+    /// The query, with the columns of its sources.
     pub header: &'a PartialTableHeader,
     pub settings: &'a RunSettings,
     pub rejects: Arc<RejectLog>,
-    /// Whether distinct counts beside other aggregates are planned as earlier releases did.
+    /// True to plan distinct counts beside other aggregates as earlier releases did.
     pub uses_legacy_distinct_counts: bool,
-    /// What `now()` is, in nanoseconds since 1970. Default: the time.
+    /// The value of `now()`, in nanoseconds since 1970. Default: the current time.
     pub now_ns: Option<i64>,
 }
 
 impl HeaderPlanner<'_> {
-    /// Plans the query's statement; `table` makes a table for a source's name and columns.
+    /// Plans the query's statement. `table` creates the table of a source from its name and columns.
     ///
     /// # Errors
-    /// As planning.
+    /// Errors of planning.
     pub(crate) fn plan_statement(
         self,
         mut statement: Statement,
@@ -186,12 +191,13 @@ impl HeaderPlanner<'_> {
     }
 }
 
-/// An error of a query that takes text for something else, with what the columns of text that it names look like; or
-/// one that names a column that there is not, with the line that looks more like the header.
+/// Adds a hint to an error that involves text columns: what the values of the named text columns look like,
+/// where the query treats them as another type. For an unknown column, the hint is the line that looks more
+/// like the header.
 fn hint_at_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql: &str) -> Error {
     match error {
         Error::Usage { message, hint } if message.contains("TEXT") => {
-            // What is in single quotes is a file or a value.
+            // Text in single quotes is a file or a value, not a column.
             let outside: Vec<&str> = sql.split('\'').step_by(2).collect();
             let is_part = |c: char| c.is_alphanumeric() || c == '_';
             let is_named = |column: &str| {
@@ -212,7 +218,7 @@ fn hint_at_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql:
             let hint = if odd.is_empty() { hint } else { Some(odd.join("; ")) };
             Error::Usage { message, hint }
         }
-        // The columns of a file with titles are called as the first of these is.
+        // The columns of a file with titles take their names from its first line.
         Error::Usage { message, hint } if message.starts_with("unknown column") => {
             let mut sources = tables.iter().filter_map(|(_, table)| table.source());
             let header = sources.find_map(|source| source.header_hint());
@@ -222,7 +228,8 @@ fn hint_at_odd_columns(error: Error, tables: &[(String, Arc<SourceTable>)], sql:
     }
 }
 
-/// An error about a column that no record of a sample had: it may be in others, and the user can declare it.
+/// Adds a hint to an error about a column or field that no sampled record has: other records may have it, and
+/// the user can declare it.
 fn hint_at_unsampled_keys(error: Error, tables: &[(String, Arc<SourceTable>)]) -> Error {
     let is_sampled =
         tables.iter().filter_map(|(_, table)| table.source()).any(|source| source.is_sampled());
@@ -265,15 +272,15 @@ fn hint_at_unsampled_keys(error: Error, tables: &[(String, Arc<SourceTable>)]) -
     }
 }
 
-/// One part in so many of the budget is for tables that are held whole. By the estimate before
-/// they are read they must fit in half of it.
+/// Divisor of the memory budget: build sides, the join inputs held in memory, take at most one eighth of it
+/// together. The estimate before reading must fit in half of that, one sixteenth.
 const BUILD_SIDES_BUDGET_DIVISOR: u64 = 8;
 
-/// What a plan that DataFusion runs still does when its sources have been read: the last step that waits for
-/// all of its input.
+/// Returns a word for the plan's last step that waits for all of its input: the work that remains once
+/// DataFusion has read the sources.
 fn find_blocking_step(plan: &LogicalPlan) -> Option<&'static str> {
     let mut found = None;
-    // Nothing can fail in it, and what is not found is only not said.
+    // The walk cannot fail; without a step found the progress display says nothing.
     let _ = plan.apply_dyn(&mut |node| {
         found = match node {
             LogicalPlan::Sort(_) => Some("sorting"),
@@ -287,14 +294,14 @@ fn find_blocking_step(plan: &LogicalPlan) -> Option<&'static str> {
     found
 }
 
-/// The most that a source asks for as `read_memory`.
+/// Returns the largest `read_memory` option of the query's sources.
 fn read_memory_bytes_max(query: &Query) -> Option<u64> {
     let named = query.sources.iter().map(|source| &source.spec);
     let specs = named.chain([&query.file_defaults]);
     specs.filter_map(|spec| spec.storage_options.read_memory_bytes()).max()
 }
 
-/// Whether a plan makes its rows of no table, one at most.
+/// Returns true if a plan reads no table, and so makes at most one row.
 fn reads_no_table(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::EmptyRelation(_) => true,
@@ -311,8 +318,8 @@ impl QueryPlan {
     /// Opens the sources and plans the query.
     ///
     /// # Errors
-    /// [`Error::Usage`] for SQL that cannot be planned, [`Error::NotFound`] for files that are
-    /// not there, and what inferring a schema meets.
+    /// [`Error::Usage`] for SQL that cannot be planned, [`Error::NotFound`] for missing files, and errors of
+    /// inferring a schema.
     pub fn new(query: &Query, settings: &RunSettings) -> Result<Self> {
         run_on_large_stack(PLAN_STACK_BYTES, || Self::plan_query(query, settings))
             .map_err(|error| {
@@ -339,7 +346,7 @@ impl QueryPlan {
         if let Some(query) = listed {
             return Self::plan_query(&query, settings);
         }
-        // Its time runs from here, if from nowhere earlier.
+        // A turbo query's clock starts here, unless it started earlier.
         let query = &Query {
             turbo: query.turbo.clone().map(TurboSettings::with_start_time),
             ..query.clone()
@@ -354,7 +361,7 @@ impl QueryPlan {
         let mut urls = HashMap::new();
         hide_secrets(&mut statement, &mut urls);
         note_table_function_urls(&called, &mut urls);
-        // What stands for columns is looked at once they are known.
+        // Column patterns are checked once they are expanded.
         if !dialects::needs_column_expansion(&statement) {
             check_syntax(&statement, &context)?;
         }
@@ -377,7 +384,7 @@ impl QueryPlan {
             .iter()
             .map(|reference| {
                 let (name, mut spec) = find_source(query, reference, &called, &settings.cancel)?;
-                // A source in memory is only called so, which is for everybody to see.
+                // The URL of a source in memory is only a name, which holds no secret.
                 if let (Some(url), None) = (urls.get(&name), &spec.memory_rows) {
                     spec.url.clone_from(url);
                 }
@@ -507,7 +514,8 @@ impl QueryPlan {
         }
     }
 
-    /// Plans over tables; `stream` is the one that was read in splits, where that is settled.
+    /// Plans over opened tables. `stream` names the source that is read in splits, where that is already
+    /// decided.
     pub(crate) fn plan_over_tables(
         query: &Query,
         settings: &RunSettings,
@@ -539,7 +547,7 @@ impl QueryPlan {
             let optimised = match correlated_subqueries::has_correlation_below_outer_join(&once)? {
                 true => joins()
                     .map_err(|_| into_datafusion_error(correlation_below_outer_join_error()))?,
-                // DataFusion's own refusal says more than that of the joins.
+                // DataFusion's own error says more than the error about joins.
                 false if correlated_subqueries::has_reference_beyond_enclosing_query(&once)? => {
                     joins().map_err(|error| match optimise_plan(state, &logical, once.clone()) {
                         Err(refusal) => refusal,
@@ -548,7 +556,7 @@ impl QueryPlan {
                 }
                 false => {
                     let optimised = optimise_plan(state, &logical, once.clone());
-                    // DataFusion plans few of the subqueries that depend on the row around them.
+                    // DataFusion plans few kinds of correlated subqueries; joins replace the others.
                     optimised.or_else(|error| joins().map_err(|_| error))?
                 }
             };
@@ -562,8 +570,8 @@ impl QueryPlan {
         if let Some(replaced) = replaced {
             check_replaced_columns(statement_planning::statement_to_plan(&state, replaced))?;
         }
-        // The result's columns are named by the plan as written; optimising may rename. Their
-        // types are settled by then: a UNION's, say, are not before.
+        // The plan as written names the result's columns, because the optimiser may rename them. Their types
+        // come from the optimised plan: those of a UNION, for example, are not final before.
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
         let named = build_result_schema(&logical, &names, &spoken);
         let used = Arc::new(pruning::collect_used_fields(&logical).into_tidemill_error()?);
@@ -599,7 +607,7 @@ impl QueryPlan {
             ),
         };
         let route = choose_execution_path(&logical, &stream)?;
-        // Where two of the sources are too large to be held, a join may have to be, too.
+        // Where two of the sources are too large to hold, a join input may be as well.
         let mut has_join = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Join(_)));
         let is_large = stream.is_err()
             && scanned.len() > 1
@@ -662,7 +670,7 @@ impl QueryPlan {
             analyze_planning_time: None,
         };
         if reads_no_table(&plan.logical_plan) {
-            // There is nothing for anybody else to do.
+            // A query without a table leaves no work to workers.
             plan.query.workers = None;
         }
         if plan.query.workers.is_some()
@@ -671,7 +679,7 @@ impl QueryPlan {
             plan.fall_back_to_local_run(refused)?;
         }
         if plan.query.turbo.is_some() && matches!(plan.execution_path, ExecutionPath::Tables(_)) {
-            // What another branch reads would be read as a whole.
+            // Sources that the finish plan reads would be read whole, so turbo needs a mergeable plan.
             plan.require_mergeable().map_err(|error| {
                 let message = error.to_string();
                 turbo::not_mergeable_error(message.lines().next().unwrap_or_default())
@@ -680,7 +688,7 @@ impl QueryPlan {
         Ok(plan)
     }
 
-    /// The result's columns.
+    /// Returns the schema of the result.
     pub fn schema(&self) -> &SchemaRef {
         match self.analyze_planning_time {
             Some(_) => explain_analyze::plan_line_schema(),
@@ -688,13 +696,13 @@ impl QueryPlan {
         }
     }
 
-    /// A plan's text without the tables' names, which are paths.
+    /// Removes the sources' names, which are paths, from a plan's text.
     fn strip_source_names(&self, text: String) -> String {
         let names: Vec<&str> = self.source_tables.iter().map(|(name, _)| name.as_str()).collect();
         strip_table_names(&text, &names)
     }
 
-    /// A source's splits as they would be read.
+    /// Returns a source's splits as a run would read them.
     fn plan_splits(&self, name: &str, source: &Source) -> Result<Vec<Split>> {
         let turbo = self.query.turbo.as_ref().filter(|turbo| match &self.execution_path {
             ExecutionPath::Tables(parts) => {
@@ -709,10 +717,10 @@ impl QueryPlan {
         Ok(source.splits_with_options(cutting, &mut |_, _| true)?)
     }
 
-    /// How the query would be run.
+    /// Returns a description of how the query would run.
     ///
     /// # Errors
-    /// As cutting the sources into splits.
+    /// Errors of splitting the sources.
     pub fn explain(&self) -> Result<PlanExplanation> {
         let sources = self
             .source_tables
@@ -734,7 +742,7 @@ impl QueryPlan {
                 })
             })
             .collect::<Result<_>>()?;
-        // A parameter's value stands in a plan, and may be secret.
+        // A plan shows the values of parameters, which may be secret.
         let shown_text = |text: String| redaction::redact_message(&self.strip_source_names(text));
         let text = |plan: &LogicalPlan| shown_text(plan.display_indent().to_string());
         let held = |sides: &[BuildSide]| -> Vec<(String, String)> {
@@ -789,7 +797,7 @@ impl QueryPlan {
         })
     }
 
-    /// What is said of the sources besides the stream.
+    /// Describes the sources besides the stream, for the explanation.
     fn describe_other_sources(
         &self,
         stream: &TableReference,
@@ -812,10 +820,10 @@ impl QueryPlan {
         said
     }
 
-    /// What the user should be told of the sources, whatever becomes of the query.
+    /// Returns warnings about the sources the query reads, and about a run that falls back to this machine.
     pub fn warning(&self) -> Option<String> {
         let mut read: HashMap<String, BTreeSet<String>> = HashMap::new();
-        // What is not found here is only not said.
+        // The walk cannot fail; without columns found a warning is only omitted.
         let _ = self.logical_plan.apply_with_subqueries_dyn(&mut |node| {
             if let LogicalPlan::TableScan(scan) = node {
                 let own = read.entry(scan.table_name.table().to_owned()).or_default();
@@ -837,13 +845,13 @@ impl QueryPlan {
         (!warnings.is_empty()).then(|| warnings.join("\n"))
     }
 
-    /// Those of the tables that are sources.
+    /// Returns the names of those tables that are sources.
     fn filter_sources<'a>(&self, tables: &'a [TableReference]) -> impl Iterator<Item = &'a str> {
         let is_source = |table: &&str| self.source_tables.iter().any(|(name, _)| name == table);
         tables.iter().map(TableReference::table).filter(is_source)
     }
 
-    /// The plan above the aggregation, over no rows.
+    /// Builds the plan above the aggregation over an empty table.
     fn build_empty_finish_plan(&self, parts: &AggregationPlan) -> Result<LogicalPlan> {
         let nothing = FinishedTable::new(parts.finished_schema(), Box::new(std::iter::empty()));
         parts.build_finish_plan(&self.logical_plan, Arc::new(nothing))
@@ -854,16 +862,16 @@ impl QueryPlan {
     /// Rows come as they are ready; an aggregation reads its whole input first.
     ///
     /// # Errors
-    /// What reading, mapping and merging meet; more may come from the iterator.
+    /// Errors of reading, mapping and merging. The iterator may return further errors.
     pub fn run(self) -> Result<Results> {
         self.run_watched(None)
     }
 
-    /// The same; where the query is one aggregation, whoever watches is shown its answer as it stands, from time to
-    /// time. The end of [`Settings::enough`] takes that for the result then.
+    /// Runs the query. If it is one aggregation, `watch` receives its provisional answer from time to time.
+    /// Cancelling [`RunSettings::stop_reading`] then ends the run with that answer as the result.
     ///
     /// # Errors
-    /// As [`Plan::run`].
+    /// Those of [`QueryPlan::run`].
     pub fn run_watched(mut self, watch: Option<InterimResultObserver<'_>>) -> Result<Results> {
         if let Some(planning) = self.analyze_planning_time.take() {
             return self.run_explain_analyze(planning);
@@ -896,7 +904,8 @@ impl QueryPlan {
                 (None, Some(watch)) if self.bounded_estimates.is_some() => {
                     let turbo = TurboSettings::default();
                     match self.run_sampled_tables(parts, &turbo, Some(watch)) {
-                        // Which records are the first that are refused is told in the order of the input.
+                        // The first rejected records must be reported in input order: run again in that
+                        // order.
                         Err(Error::BadRecords { .. }) => {
                             self.source_tables.iter().for_each(|(_, table)| table.discard_scans());
                             self.rejects.reset()?;
@@ -966,7 +975,7 @@ impl QueryPlan {
         })
     }
 
-    /// The projections above the limit of a route by rows, ready to run.
+    /// Plans the projections above the limit of the row path, ready to run.
     fn plan_row_calculation(&self) -> Result<Option<RowCalculation>> {
         match &self.execution_path {
             ExecutionPath::Rows { map, projections, .. } if !projections.is_empty() => {
@@ -977,7 +986,8 @@ impl QueryPlan {
         }
     }
 
-    /// What DataFusion runs a plan by whose rows come in order, as do those that its aggregates find equal.
+    /// Returns a session and a plan by which DataFusion keeps the order of rows, also of rows that its
+    /// aggregates find equal. `bytes` is the memory of the session.
     fn prepare_ordered_execution(
         &self,
         plan: LogicalPlan,
@@ -987,8 +997,8 @@ impl QueryPlan {
         Ok((state, add_row_numbers(plan).into_tidemill_error()?))
     }
 
-    /// Has DataFusion run the plan; says why all of its joins have to be sorted, where one that holds a side
-    /// does not fit in memory.
+    /// Starts the plan on DataFusion. Returns the reason to sort the inputs of all joins instead, if an input
+    /// that a join holds does not fit in memory.
     pub(crate) fn start_engine(&self) -> Result<Result<BackgroundExecution, String>> {
         let state = self.context.state();
         let mut logical = self.logical_plan.clone();
@@ -1011,7 +1021,7 @@ impl QueryPlan {
         if self.join_strategy != JoinStrategy::LargeSidesSorted || is_stream() {
             return Ok(Ok(engine));
         }
-        // Sides that are held are read before the first row is there.
+        // DataFusion reads held join inputs before the first row appears.
         match engine.wait_for_first_batch(cancel) {
             Err(Error::MemoryBudgetTooSmall { .. }) => {
                 self.source_tables.iter().for_each(|(_, table)| table.discard_scans());
@@ -1023,8 +1033,8 @@ impl QueryPlan {
         }
     }
 
-    /// Reads what is joined to the stream into memory; says why it cannot be held, where it is
-    /// larger than it seemed.
+    /// Reads the build sides into memory. Returns the reason why they cannot be held, if they are larger than
+    /// estimated.
     pub(crate) fn read_build_sides(&self) -> Result<Option<String>> {
         let sides = match &self.execution_path {
             ExecutionPath::Tables(parts) => &parts.build_sides,
@@ -1043,7 +1053,7 @@ impl QueryPlan {
             .map_or(settings.cancel.clone(), |it| settings.cancel.child_flag_with_deadline(it));
         for side in sides {
             self.refuse_incomplete_build_side(side)?;
-            // What hangs is not waited for beyond the deadline.
+            // A source that hangs does not delay the run beyond the deadline.
             let in_time = |error: Error| match error {
                 Error::Interrupted if !settings.cancel.is_cancelled() => {
                     let sources = list_in_backticks(side.sources.iter().map(String::as_str));
@@ -1073,7 +1083,7 @@ impl QueryPlan {
         Ok(None)
     }
 
-    /// Refuses to go without files of what is joined, which is read as a whole.
+    /// Returns an error if files of a build side are missing: build sides are read whole.
     fn refuse_incomplete_build_side(&self, side: &BuildSide) -> Result<()> {
         let is_joined = |name: &String| side.sources.iter().any(|source| source == name);
         let tables = self.source_tables.iter().filter(|(name, _)| is_joined(name));
@@ -1091,10 +1101,10 @@ impl QueryPlan {
         Ok(())
     }
 
-    /// Goes without workers, if it may.
+    /// Drops the workers, if the query may run without them.
     ///
     /// # Errors
-    /// Why it cannot go with them.
+    /// The reason why it cannot run with workers.
     fn fall_back_to_local_run(&mut self, refused: Error) -> Result<()> {
         if !self.query.may_run_locally {
             return Err(refused);
@@ -1105,7 +1115,7 @@ impl QueryPlan {
         Ok(())
     }
 
-    /// Goes DataFusion's way after all, as if nothing had been read.
+    /// Switches to the engine path as if nothing had been read.
     fn fall_back_to_engine(&mut self, why: String) -> Result<()> {
         self.source_tables.iter().for_each(|(_, table)| table.discard_scans());
         self.rejects.reset()?;
@@ -1118,7 +1128,7 @@ impl QueryPlan {
         Ok(())
     }
 
-    /// Says how the run goes, for the job log.
+    /// Reports the execution path and the tables to the progress, for the job log.
     pub(crate) fn report_execution_path(&self) {
         let (path, tables, afterwards) = match &self.execution_path {
             ExecutionPath::Tables(parts) => {
@@ -1138,6 +1148,7 @@ impl QueryPlan {
         });
     }
 
+    /// Creates the coverage builder of a run; `merged` is the coverage of merged partial tables.
     pub(crate) fn new_coverage_builder(&self, merged: Option<Coverage>) -> CoverageBuilder {
         CoverageBuilder {
             merged_coverage: merged,
@@ -1157,12 +1168,12 @@ impl QueryPlan {
         }
     }
 
-    /// What accumulators say of their answers.
+    /// Returns the precision of DataFusion's accumulators.
     fn accumulator_precisions(&self) -> Arc<PrecisionRecorder> {
         self.context.state().config().get_extension::<PrecisionRecorder>().unwrap_or_default()
     }
 
-    /// The aggregates that DataFusion computes.
+    /// Returns the aggregates that DataFusion computes, not the tables.
     fn engine_aggregates(&self) -> Vec<PlannedAggregateCall> {
         let mut calls = precision_recorder::collect_aggregate_calls(&self.logical_plan, |name| {
             self.strip_source_names(name)
@@ -1174,7 +1185,8 @@ impl QueryPlan {
         calls
     }
 
-    /// The answers of a whole table, through what the query asks on top of them.
+    /// Runs the plan above the aggregation over the answers of a merged table. `part` describes the part of
+    /// the input read.
     pub(crate) fn finish_table(
         &self,
         parts: &AggregationPlan,
@@ -1187,7 +1199,7 @@ impl QueryPlan {
         let names: Vec<String> = names.map(|name| self.strip_source_names(name)).collect();
         let progress = self.settings.progress.clone();
         let is_exact = part.as_ref().is_none_or(|part| part.is_exact);
-        // An exact answer to a query that is only watched is the plain one.
+        // An exact answer to a query that is only watched needs no bounds.
         let is_plain = part.is_none() || is_exact && self.query.turbo.is_none();
         let bounds = self.bounded_estimates.as_deref().filter(|_| !is_plain);
         let carried = bounds.map_or(Vec::new(), |bounds| bounds.carried_fields());
@@ -1234,8 +1246,8 @@ impl QueryPlan {
         })
     }
 
-    /// Which columns are estimates while somebody watches; none where the answer cannot be watched: nothing is read
-    /// in a drawn order that is elsewhere, or can be read once.
+    /// Returns the estimated columns of a watched query, or `None` if it cannot be watched: sampling order
+    /// needs an order-free aggregation over whole local files, read on this machine.
     fn find_watched_estimates(&self) -> Option<Arc<ResultBounds>> {
         let ExecutionPath::Tables(parts) = &self.execution_path else { return None };
         if self.query.workers.is_some() {
@@ -1246,14 +1258,14 @@ impl QueryPlan {
         let source = table.source()?;
         let is_here = source.files().iter().all(|file| file.is_local());
         let bounds = parts.find_estimates(&self.logical_plan, &self.schema, false)?;
-        // Where there is no place for bounds, there is no glimpse.
+        // Without room for bounds in the schema there are no provisional answers.
         bounds.schema_with_bounds().ok()?;
         let is_order_free = parts.spec.is_order_insensitive();
         (is_here && is_order_free && !table.is_sampled()).then(|| Arc::new(bounds))
     }
 
-    /// The rows of the result over the answers of its tables, whose last columns are `carried`, with `bounds` beside
-    /// its estimates, by such intervals, or exact.
+    /// Starts the plan above the aggregation over `answers` of the tables, whose last columns are `carried`.
+    /// `bounds` adds bounds beside the estimates, from these intervals, or as exact values.
     pub(crate) fn start_finish_plan(
         &self,
         parts: &AggregationPlan,
@@ -1272,7 +1284,10 @@ impl QueryPlan {
         BackgroundExecution::start(state, finish, 1, &self.settings.cancel)
     }
 
-    /// The parts of a query whose table can be kept and merged.
+    /// Returns the aggregation plan, if its table can be kept and merged with others.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the reason otherwise.
     pub(crate) fn require_mergeable(&self) -> Result<&AggregationPlan> {
         match &self.execution_path {
             ExecutionPath::Tables(parts) => {
@@ -1300,11 +1315,11 @@ impl QueryPlan {
         }
     }
 
-    /// Runs map and tables, and keeps the table at `out` instead of finishing it.
+    /// Runs map and tables, and writes a partial table to `out` instead of finishing it.
     ///
     /// # Errors
-    /// [`Error::Usage`] where the query is not one aggregation over one source, or `out` is `-`; else as
-    /// [`Plan::run`] and [`StagedFile::create`].
+    /// [`Error::Usage`] where the query is not one aggregation over one source, or `out` is `-`; else those
+    /// of [`QueryPlan::run`] and [`StagedFile::create`].
     pub fn write_partial_table(self, out: &Path, overwrite: bool, run: &RunId) -> Result<Coverage> {
         refuse_standard_output(out)?;
         if self.analyze_planning_time.is_some() {
@@ -1337,6 +1352,7 @@ impl QueryPlan {
         self.write_merged_table(parts, merged, out, file, (None, vec![run]))
     }
 
+    /// Writes a merged table to `file` and commits it as the partial table `out`. Returns the coverage.
     pub(crate) fn write_merged_table(
         &self,
         parts: &AggregationPlan,
@@ -1371,7 +1387,7 @@ impl QueryPlan {
             self.settings.progress.table_counters().add_rows(groups.num_rows() as u64);
             writer.write_groups(&groups)?;
         }
-        // Nothing is estimated before the table is finished.
+        // Estimates arise only when the table is finished.
         let coverage =
             CoverageBuilder { engine_aggregates: Vec::new(), ..self.new_coverage_builder(of) }
                 .build_coverage(true);
@@ -1381,7 +1397,7 @@ impl QueryPlan {
         Ok(coverage)
     }
 
-    /// A map as a physical plan with a partition per split.
+    /// Plans a map with a partition per split. Returns it with the scan below it.
     pub(crate) fn plan_map_per_split(
         &self,
         stream: &TableReference,
@@ -1404,7 +1420,7 @@ impl QueryPlan {
         Ok((map, scan))
     }
 
-    /// The map with keys as they are stored, where these are codes.
+    /// Returns the map with text keys as dictionary codes, where its source stores codes.
     pub(crate) fn map_with_dictionary_keys(
         &self,
         parts: &AggregationPlan,
@@ -1416,12 +1432,13 @@ impl QueryPlan {
         Ok(coded.transpose().into_tidemill_error()?.flatten())
     }
 
-    /// The table of a source, if it has one of this name.
+    /// Returns the source table of this name, if there is one.
     pub(crate) fn source_table(&self, name: &str) -> Option<Arc<SourceTable>> {
         let table = self.source_tables.iter().find(|(table, _)| table == name);
         table.map(|(_, table)| Arc::clone(table))
     }
 
+    /// Reads the input through map and tables, on this machine or by workers, and merges the tables.
     pub(crate) fn aggregate_input(
         &self,
         parts: &AggregationPlan,
@@ -1462,7 +1479,7 @@ fn list_in_backticks<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 const MERGEABLE_HINT: &str =
     "a partial table is of one aggregation over one source, to which small ones may be joined";
 
-/// The refusal of a subquery that depends on the row around it, below an outer join.
+/// Returns the error for a correlated subquery below an outer join.
 fn correlation_below_outer_join_error() -> Error {
     Error::usage_with_hint(
         "a subquery has an outer join, and the rows of a side that may be missing depend on the row around the subquery",
@@ -1470,10 +1487,11 @@ fn correlation_below_outer_join_error() -> Error {
     )
 }
 
-/// Optimises the plan `wanted` of a query, whose plan as it was written is `logical`.
+/// Optimises the plan `wanted` of a query, whose plan as written is `logical`.
 ///
 /// # Errors
-/// As DataFusion's optimiser, and where it leaves a subquery in a place where none is run.
+/// Errors of DataFusion's optimiser, and [`Error::Usage`] where it leaves a subquery in a place where none
+/// can run.
 fn optimise_plan(
     state: &SessionState,
     logical: &LogicalPlan,
@@ -1481,11 +1499,12 @@ fn optimise_plan(
 ) -> PlanResult<LogicalPlan> {
     check_recursive_subqueries(&wanted).map_err(into_datafusion_error)?;
     check_expression_places(&wanted).map_err(into_datafusion_error)?;
-    // Before rules take aggregates apart, and once more when constants are known.
+    // Before rules split aggregates, and once more when constants are known.
     let wanted = limit_lists(wanted)?;
     let optimised =
         state.optimize(&wanted).map_err(|error| explain_optimiser_error(&wanted, error))?;
-    // A condition that is never true leaves no source to aggregate, and nothing to merge with the tables of other runs.
+    // A condition that is never true removes the source of the aggregation, and the table could not merge
+    // with other runs.
     let optimised = match has_lost_its_source(logical, &optimised).map_err(into_datafusion_error)? {
         true => session::with_sources_kept(state).optimize(&wanted)?,
         false => optimised,
@@ -1494,7 +1513,7 @@ fn optimise_plan(
     Ok(optimised)
 }
 
-/// Whether a plan's answer depends on the order of its input.
+/// Returns true if a plan's answer depends on the order of its input.
 fn depends_on_input_order(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries_dyn(&mut |node| {
@@ -1509,7 +1528,7 @@ fn depends_on_input_order(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Whether a plan that aggregates rows of one source reads none any more, being optimised.
+/// Returns true if a plan aggregates the rows of one source and its optimised form reads none.
 fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bool> {
     let aggregates = plan
         .exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::Aggregate(_))))
@@ -1519,7 +1538,7 @@ fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bo
         && build_sides::collect_scanned_tables(optimised)?.is_empty())
 }
 
-/// Refuses `-` as the place of a partial table.
+/// Checks that the path of a partial table is not `-`.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -1538,7 +1557,8 @@ fn not_mergeable_error(why: &str) -> Error {
     Error::usage_with_hint(message, MERGEABLE_HINT)
 }
 
-/// Spells a statement's names as the tables do, and writes out what stands for their columns.
+/// Gives the statement's names the spelling of the tables' columns, and expands patterns that stand for
+/// columns.
 pub(crate) fn resolve_column_names(
     statement: &mut Statement,
     context: &SessionContext,
@@ -1563,12 +1583,12 @@ pub(crate) fn resolve_column_names(
     Ok(())
 }
 
-/// A map, and the splits below it.
+/// A map, and the scan of the splits below it.
 type MapAndScan = (SplitMap, Arc<Scan>);
 
-/// Of a column that there is not and that stands in double quotes: that a text stands in single ones.
+/// Adds a hint to an error about an unknown column in double quotes: text stands in single quotes.
 fn hint_at_single_quotes(error: Error, sql: &str) -> Error {
-    // What `Query::sorted` puts there is of names.
+    // The ORDER BY that `Query::select_sorted` appends has column names in double quotes.
     let sql = sql.split_once("\nFROM source\nORDER BY ").map_or(sql, |(before, _)| before);
     match error {
         Error::Usage { message, hint: None } => {
@@ -1584,7 +1604,7 @@ fn hint_at_single_quotes(error: Error, sql: &str) -> Error {
                 _ => Error::Usage { message, hint: None },
             }
         }
-        // A word without quotes has lost its capitals, and a text keeps them.
+        // An unquoted word has lost its capitals; a text keeps them.
         Error::Usage { message, hint: Some(hint) } => {
             let name = hint.strip_prefix("a text, if it is one, stands in single quotes: '");
             let name = name.and_then(|rest| rest.strip_suffix('\''));
@@ -1605,7 +1625,7 @@ fn hint_at_single_quotes(error: Error, sql: &str) -> Error {
     }
 }
 
-/// What is said of a column's name that two columns have; none of another error.
+/// Returns the error for a column name that two columns have, or `None` for other errors.
 fn ambiguous_column_error(error: &DataFusionError, statement: &Statement) -> Option<Error> {
     #[derive(Default)]
     struct TableNameCollector(Vec<String>);
@@ -1659,15 +1679,15 @@ fn ambiguous_column_error(error: &DataFusionError, statement: &Statement) -> Opt
     })
 }
 
-/// The statement with each `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`, if it has one.
+/// Returns the statement with each `* REPLACE (x AS a)` as `* EXCEPT (a), x AS a`, if it has one.
 fn replace_as_except(statement: &Statement) -> Option<Statement> {
     let Statement::Statement(statement) = statement else { return None };
     let mut statement = statement.clone();
     syntax::rewrite_replace_as_except(&mut statement).then_some(Statement::Statement(statement))
 }
 
-/// The planner passes over a column to be replaced that there is not; one to be left out it
-/// looks for. `plan` is of [`only_replaced`].
+/// Checks that the columns of `* REPLACE` exist. The planner ignores an unknown column there, but not in `*
+/// EXCEPT`: `plan` is of the statement from [`replace_as_except`].
 fn check_replaced_columns(plan: PlanResult<LogicalPlan>) -> Result<()> {
     use datafusion::error::DataFusionError as Df;
     match plan {
@@ -1683,20 +1703,21 @@ fn check_replaced_columns(plan: PlanResult<LogicalPlan>) -> Result<()> {
                     "name each column once",
                 ))
             }
-            // The order of the columns is another; what depends on it is of no interest.
+            // The columns are in another order; errors that follow from that do not matter.
             _ => Ok(()),
         },
         Ok(_) => Ok(()),
     }
 }
 
-/// What a source's columns are called.
+/// Returns the names of a source's own and hidden columns.
 fn source_column_names(source: &Source) -> SourceColumns {
     let names = |fields: &[FieldRef]| fields.iter().map(|field| field.name().clone()).collect();
     SourceColumns { data: names(source.schema().fields()), hidden: names(source.hidden_columns()) }
 }
 
-/// Opens a source; where the answer may go without some of it, without waiting for files that do not answer.
+/// Opens a source. Where a turbo query may leave out a part of it, files that do not answer do not delay the
+/// opening.
 fn open_source(
     spec: &SourceSpec,
     turbo: Option<&TurboSettings>,
@@ -1707,7 +1728,7 @@ fn open_source(
     let Some(turbo) = turbo else {
         return Ok(Arc::new(Source::open_with_stdin(spec, stdin, cancel)?));
     };
-    // The first rows of a slow pipe are wanted when they come.
+    // A query for the first rows wants those of a slow pipe as soon as they come.
     let pipe_until = turbo.find_rows_max.map(|_| Instant::now() + PIPE_SAMPLE_TIMEOUT);
     let patience = OpenTimeouts {
         deadline: turbo.ends_at(),
@@ -1717,13 +1738,14 @@ fn open_source(
     };
     Ok(Arc::new(match turbo.deadline.is_some() || turbo.drop_share.is_some() {
         true => Source::open_with_timeouts(spec, stdin, cancel, &patience)?,
-        // What there is to answer with is nothing as yet.
+        // While the source is not open yet, there is nothing to answer with.
         false => Source::open_with_early_stop(spec, stdin, cancel, &patience)
             .map_err(|error| Error::from(error).with_added_hint(turbo::sampling_plan::DROP_HINT))?,
     }))
 }
 
-/// A source that SQL calls like a function, with what else is said of files.
+/// Returns the specification of a table function such as `read_csv('…')`, with the query's defaults for
+/// files.
 fn spec_of_table_function(
     query: &Query,
     called: &TableFunctionSource,
@@ -1739,7 +1761,7 @@ fn spec_of_table_function(
     if let Some(format) = called.format {
         spec.format = Some(format.parse()?);
     }
-    // Of options that exclude each other, those of the statement count.
+    // Of mutually exclusive options, those of the statement win.
     if called.options.iter().any(|(option, _)| matches!(*option, "skip_lines" | "header_row")) {
         (spec.text_options.skip_lines, spec.text_options.header_row) = (None, None);
     }
@@ -1757,9 +1779,9 @@ fn spec_of_table_function(
     Ok(spec)
 }
 
-/// A source whose rows are the names of the files that another means.
+/// Returns a source in memory whose rows are the names of the files that `spec` matches.
 fn spec_of_file_listing(spec: SourceSpec, cancel: &CancelFlag) -> Result<SourceSpec> {
-    // With a format, a folder stands for all of its files and not for those with a data suffix.
+    // Without a format, a folder would stand only for its files with a data suffix.
     let any = SourceSpec { format: Some(Format::Lines), ..spec.clone() };
     let files = tidemill_source::list_paths(&any, cancel)?;
     let names = StringArray::from_iter_values(files.iter().map(|file| file.as_ref()));
@@ -1773,7 +1795,7 @@ fn spec_of_file_listing(spec: SourceSpec, cancel: &CancelFlag) -> Result<SourceS
     })
 }
 
-/// What a table in the SQL is: a named source or a file.
+/// Returns the name and specification of a table in the SQL: a named source, a table function or a file.
 fn find_source(
     query: &Query,
     reference: &TableReference,
@@ -1798,7 +1820,7 @@ fn find_source(
         return Ok((name.to_owned(), spec));
     }
     if let Some(format) = reference.schema() {
-        // Spark's name of a file: its format, a dot and its path.
+        // Spark names a file by its format, a dot and its path.
         let is_format = ["csv", "json", "parquet", "text", "orc", "delta"].contains(&format);
         let dotted = match is_format && looks_like_file(name) {
             true => name.to_owned(),
@@ -1826,7 +1848,7 @@ fn find_source(
     Ok((name.to_string(), SourceSpec { url: name.to_string(), ..query.file_defaults.clone() }))
 }
 
-/// Whether a plan may want no more rows of a source than it has.
+/// Returns true if a plan has a limit, and so may need fewer rows of a source than it has.
 fn has_limit(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries_dyn(&mut |node| {

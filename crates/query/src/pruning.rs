@@ -1,14 +1,15 @@
-//! What need not be read: row groups of Parquet and blocks of rowfiles that their statistics rule
-//! out, rows of text that a comparison with constants drops before they are built, and fields of
-//! nested columns that the query does not name.
+//! Pruning: leaves out row groups of Parquet and blocks of rowfiles by their statistics, rows of text that
+//! fail a comparison with constants before they are built, and fields of nested columns that the query does
+//! not name.
 //!
-//! A field of a struct is judged as a column of its own: where a filter names one, it is planned over
-//! a schema that has that as well.
+//! A field of a struct is judged like a column: where a filter names one, the predicate's schema has it as a
+//! column.
 //!
-//! Filters are inexact here: the filter itself is applied to what is left.
+//! Filters are inexact here: the query applies them again to the remaining rows.
 //!
-//! A filter compares floats that are settled (see [`floats`]). Bounds are of floats as they are
-//! stored, so that only what keeps their order may stand between: a column, a field or a cast of it.
+//! A filter compares settled float_order (see [`float_order`]): one zero, one NaN, NaN largest. Statistics are of
+//! floats as they are stored, so only order-preserving expressions may stand between: a column, a field or a
+//! cast of it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -41,11 +42,11 @@ use tidemill_sql::float_order::{self, has_floats};
 use tidemill_sql::opaque_casts;
 use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};
 
-/// The source's splits without the files and the row groups that `filters` rule out; where `numbered`, such
-/// that their records can be numbered.
+/// Returns the source's splits without the files and row groups that `filters` rule out. With `numbered` the
+/// splits allow their records to be numbered.
 ///
 /// # Errors
-/// As [`Source::splits`].
+/// Those of [`Source::splits`].
 pub(crate) fn prune_splits(
     source: &Source,
     filters: &[Expr],
@@ -66,7 +67,7 @@ pub(crate) fn prune_splits(
     };
     let mut kept_of_file: Vec<Option<Vec<bool>>> = Vec::new();
     for file in 0..source.files().len() {
-        // Where statistics cannot be judged, everything is read.
+        // Without usable statistics, everything is read.
         let known = file_statistics(source, file, &nested);
         kept_of_file.push(known.and_then(|known| predicate.prune(known.as_ref()).ok()));
     }
@@ -77,8 +78,9 @@ pub(crate) fn prune_splits(
     Ok(splits)
 }
 
-/// Which files may hold rows that satisfy the filters: those of a filter over what is the same for all rows
-/// of a file, its name and its folders' values. None where all do.
+/// Returns for each file whether it may hold rows that satisfy the filters, or `None` if all may. Only
+/// filters over values that are the same for all rows of a file count: its name and the values of its
+/// folders.
 fn find_matching_files(source: &Source, filters: &[Expr]) -> Option<Vec<bool>> {
     let files = source.files().len();
     let all: Vec<_> =
@@ -103,7 +105,7 @@ fn find_matching_files(source: &Source, filters: &[Expr]) -> Option<Vec<bool>> {
     kept.filter(|kept| kept.contains(&false))
 }
 
-/// Of each file whether a filter over such columns may hold; none where that cannot be told before it is read.
+/// Evaluates a filter over such columns on each file. Returns `None` if its value is unknown before reading.
 fn evaluate_filter_on_files(
     source: &Source,
     filter: &Expr,
@@ -119,13 +121,13 @@ fn evaluate_filter_on_files(
     let schema = Arc::new(Schema::new(fields));
     let physical = create_physical_filter(&strip_qualifiers(filter.clone())?, &schema)?;
     let batch = RecordBatch::try_new(schema, values).ok()?;
-    // What fails here fails where the rows are filtered, and is told there.
+    // An expression that fails here fails again where rows are filtered, and is reported there.
     let holds = physical.evaluate(&batch).ok()?.into_array(files).ok()?;
     let holds = holds.as_boolean_opt()?;
     Some((0..holds.len()).map(|file| holds.is_valid(file) && holds.value(file)).collect())
 }
 
-/// What a file says of its parts: a Parquet file of its row groups, a rowfile of its blocks.
+/// Returns the statistics of a file's parts: of row groups for Parquet, of blocks for a rowfile.
 pub(crate) fn file_statistics<'a>(
     source: &'a Source,
     file: usize,
@@ -142,17 +144,18 @@ pub(crate) fn file_statistics<'a>(
     })
 }
 
-/// Fields of structs that a filter names, by the names that they have in the predicate.
+/// Fields of structs that a filter names, by their column names in the predicate.
 pub(crate) type NestedFields = HashMap<String, NestedField>;
 
+/// A field of a struct, as a column of the predicate.
 pub(crate) struct NestedField {
-    /// The column's name, then the fields' that lead to it.
+    /// The name of the column, followed by those of the fields down to this one.
     path: Vec<String>,
     data_type: DataType,
 }
 
-/// Whether no cast of a condition turns the order of values: bounds of timestamps say nothing of their times
-/// of day, nor bounds of texts of numbers in them.
+/// Returns true if every cast in a filter keeps the order of values. Bounds of timestamps say nothing about
+/// their times of day, and bounds of texts nothing about numbers in them.
 fn casts_keep_value_order(filter: &Expr, schema: &SchemaRef) -> bool {
     let columns = strip_qualifiers(filter.clone());
     let (Some(filter), Ok(schema)) = (columns, DFSchema::try_from(Arc::clone(schema))) else {
@@ -173,7 +176,7 @@ fn casts_keep_value_order(filter: &Expr, schema: &SchemaRef) -> bool {
             || of.is_numeric() && to.is_numeric()
             || of.is_string() && to.is_string()
             || is_time(&of) && is_time(to)
-            // What stands in the SQL has no bounds.
+            // A cast of a literal needs no bounds.
             || matches!(expr, Expr::Cast(cast) if matches!(cast.expr.as_ref(), Expr::Literal(_, _)));
         Ok(!keeps)
     };
@@ -189,7 +192,7 @@ fn build_pruning_predicate(
         .flat_map(split_conjunction)
         .filter(|filter| casts_keep_value_order(filter, schema));
     let filter = conjunction(conjuncts.cloned())?;
-    // The filters name columns by the table's name in the query; the files know no such name.
+    // The filters qualify columns by the table's name in the query, which the files do not have.
     let (filter, nested) = flatten_nested_fields(
         unwrap_settled_floats(restore_time_casts(strip_qualifiers(filter)?)?)?,
         schema,
@@ -199,7 +202,7 @@ fn build_pruning_predicate(
         .map(|(name, field)| Arc::new(Field::new(name, field.data_type.clone(), true)));
     let fields: Vec<_> = schema.fields().iter().cloned().chain(fields).collect();
     let schema = Arc::new(Schema::new(fields));
-    // A subquery that is still in a filter has no value yet.
+    // A subquery in a filter has no value yet, and makes this fail.
     let physical = create_physical_filter(&filter, &schema)?;
     let builder = PruningPredicateBuilder::new().with_file_schema(schema);
     let predicate = builder.try_build(physical).ok()?;
@@ -212,7 +215,7 @@ fn create_physical_filter(filter: &Expr, schema: &SchemaRef) -> Option<Arc<dyn P
     create_physical_expr(filter, &schema, &props, &PhysicalPlanningContext::default()).ok()
 }
 
-/// The filter with fields of structs as columns of their own.
+/// Replaces fields of structs in a filter by columns of their own.
 fn flatten_nested_fields(filter: Expr, schema: &SchemaRef) -> Option<(Expr, NestedFields)> {
     let mut nested = NestedFields::new();
     let flat = filter.transform_down_dyn(&mut |expr| {
@@ -230,7 +233,7 @@ fn flatten_nested_fields(filter: Expr, schema: &SchemaRef) -> Option<(Expr, Nest
             return Ok(Transformed::no(expr));
         };
         let path: Vec<String> = std::iter::once(column).chain(fields).collect();
-        // No file has a column of such a name that SQL could mean.
+        // The NUL bytes keep the name apart from every column that SQL can name.
         let name = format!("\0{}", path.join("\0"));
         nested.insert(name.clone(), NestedField { path, data_type });
         let column = Expr::Column(Column::new_unqualified(name));
@@ -249,7 +252,7 @@ fn strip_qualifiers(filter: Expr) -> Option<Expr> {
     renamed.ok().map(|renamed| renamed.data)
 }
 
-/// The filter with casts of times to other units as casts.
+/// Replaces calls that stand for casts of times to other units by casts.
 fn restore_time_casts(filter: Expr) -> Option<Expr> {
     let cast = filter.transform_up_dyn(&mut |expr| match opaque_casts::order_preserving_time_cast(
         &expr,
@@ -260,7 +263,7 @@ fn restore_time_casts(filter: Expr) -> Option<Expr> {
     cast.ok().map(|cast| cast.data)
 }
 
-/// The filter on floats as they are stored, where bounds of these are bounds of settled ones.
+/// Removes float settling where the bounds of stored floats are also those of settled ones.
 fn unwrap_settled_floats(filter: Expr) -> Option<Expr> {
     fn keeps_float_order(expr: &Expr) -> bool {
         match expr {
@@ -276,7 +279,8 @@ fn unwrap_settled_floats(filter: Expr) -> Option<Expr> {
     bare.ok().map(|bare| bare.data)
 }
 
-/// The floats that are numbers; a writer that took a NaN for its smallest value knows none.
+/// Replaces NaN by null in an array of minima: a writer that took NaN for the smallest value knows no
+/// minimum.
 fn null_out_nans(bounds: &ArrayRef) -> ArrayRef {
     macro_rules! numbers {
         ($t:ty) => {{
@@ -293,7 +297,8 @@ fn null_out_nans(bounds: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// The conjuncts of `filters` that can be settled as rows are read, by the column's position in `schema`.
+/// Converts those conjuncts of `filters` that readers can decide while they read, by the column's position in
+/// `schema`.
 pub(crate) fn build_read_predicates(schema: &SchemaRef, filters: &[Expr]) -> Vec<Predicate> {
     let conjuncts = filters.iter().flat_map(split_conjunction);
     conjuncts.filter_map(|filter| build_read_predicate(schema, filter)).collect()
@@ -342,7 +347,7 @@ fn convert_operator(operator: Operator) -> Option<ComparisonOperator> {
     })
 }
 
-/// The comparison with its sides exchanged.
+/// Returns the comparison with its operands swapped.
 fn swap_operands(comparison: ComparisonOperator) -> ComparisonOperator {
     match comparison {
         ComparisonOperator::Less => ComparisonOperator::Greater,
@@ -368,8 +373,8 @@ fn convert_literal(expr: &Expr) -> Option<PredicateConstant> {
     })
 }
 
-/// What a plan uses of each column. Before it is optimised, a plan names all that it uses, so
-/// one walk over its expressions tells.
+/// Returns the columns and fields that a plan uses. A plan that is not optimised yet names all of them, so
+/// one walk over its expressions finds them.
 ///
 /// # Errors
 /// None of its own.
@@ -401,7 +406,7 @@ pub(crate) fn collect_used_fields(plan: &LogicalPlan) -> PlanResult<NestedProjec
     Ok(used)
 }
 
-/// The column and the fields that an expression goes through, if it is nothing else.
+/// Returns the column and the path of fields, if the expression is a plain field access.
 fn field_path(expr: &Expr) -> Option<(String, Vec<String>)> {
     match expr {
         Expr::Column(column) => Some((column.name.clone(), Vec::new())),
@@ -418,18 +423,18 @@ fn field_path(expr: &Expr) -> Option<(String, Vec<String>)> {
     }
 }
 
-/// A file's row groups as containers with statistics.
+/// A file's row groups as DataFusion pruning containers.
 ///
-/// Statistics are those of the file's own column, turned into the type that the column has in the
-/// source: of a file in which it is narrower, ordered alike. A column that the file does not have
-/// is null in all rows, and a folder's is the same in all of them.
+/// Statistics are those of the file's own column, cast to the column's type in the source; a file's type may
+/// be narrower, with the same order. A column that the file lacks is null in all rows, and a folder's value
+/// is the same in all rows.
 struct RowGroupStatistics<'a> {
     source: &'a Source,
     file: usize,
     metadata: &'a ParquetMetaData,
 }
 
-/// Which of a column's bounds.
+/// One of the two bounds of a column.
 #[derive(Clone, Copy)]
 enum StatisticsBound {
     Min,
@@ -449,7 +454,7 @@ impl RowGroupStatistics<'_> {
     ) -> Option<StatisticsConverter<'a>> {
         let own = self.metadata.file_metadata().schema_descr();
         let converter = StatisticsConverter::try_new(&column.name, schema, own).ok()?;
-        // A writer that counts no nulls may have written some.
+        // A writer that records no null count may have written nulls.
         Some(converter.with_missing_null_counts_as_zero(false))
     }
 
@@ -473,7 +478,7 @@ impl RowGroupStatistics<'_> {
             (index, FileColumn::OwnColumn { schema, .. }) => {
                 let own = schema.field_with_name(&column.name).ok()?.data_type();
                 let found = match (has_floats(own), bound) {
-                    // Writers leave NaN, the largest float, out of their bounds without a word.
+                    // Writers omit NaN, the largest float, from their bounds without saying so.
                     (true, StatisticsBound::Max) => new_null_array(own, self.num_containers()),
                     (true, StatisticsBound::Min) => {
                         null_out_nans(&of(&self.statistics_converter(column, schema)?)?)
@@ -532,7 +537,7 @@ impl PruningStatistics for RowGroupStatistics<'_> {
     }
 }
 
-/// A rowfile's blocks as containers with statistics, judged as row groups are.
+/// A rowfile's blocks as DataFusion pruning containers, judged like row groups.
 struct RowfileBlockStatistics<'a> {
     source: &'a Source,
     file: usize,
@@ -540,13 +545,13 @@ struct RowfileBlockStatistics<'a> {
     nested: &'a NestedFields,
 }
 
-/// What a rowfile knows of something that a filter names.
+/// The values of a column or field in the blocks of a rowfile.
 enum BlockColumnBounds {
-    /// It is this in all rows.
+    /// Every row has this value.
     Constant(ArrayRef),
-    /// It is null in all rows.
+    /// Every row is null.
     AllNull(DataType),
-    /// It lies within these bounds, as the type that it has in the source.
+    /// Each block's values lie between these bounds, which have the type of the source.
     Range { min: ArrayRef, max: ArrayRef, nulls: UInt64Array },
 }
 

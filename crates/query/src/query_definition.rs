@@ -1,4 +1,4 @@
-//! What is asked: SQL, and what its sources are.
+//! The definition of a query: its SQL, sources and settings.
 
 use std::sync::Arc;
 
@@ -12,60 +12,61 @@ use tidemill_sql::session::StableSort;
 use crate::tasks::{DistributedOutput, ScratchSpec, WorkerPool};
 use crate::turbo::TurboSettings;
 
-/// A source with the name that SQL knows it by.
+/// A source with its name in SQL.
 #[derive(Debug, Clone)]
 pub struct NamedSource {
-    /// The name; one source alone is called `source`.
+    /// The name; a single source is called `source`.
     pub name: String,
-    /// What it is.
+    /// Location, format and options of the source.
     pub spec: SourceSpec,
 }
 
-/// A question: SQL, and what its sources are.
+/// A query: SQL, its sources, and settings for running it.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
-    /// One `SELECT`. Files are named in quotes: `FROM 'logs/*.csv'`.
+    /// One `SELECT`. Files stand in quotes: `FROM 'logs/*.csv'`.
     pub sql: String,
-    /// Sources with names.
+    /// Named sources.
     pub sources: Vec<NamedSource>,
-    /// Format, options and schema of files that the SQL names; the URL is not looked at.
+    /// Format, options and schema of files that the SQL names. The URL is ignored.
     pub file_defaults: SourceSpec,
-    /// A part of `sql` that has to be per record: a job's map. It is checked, not run.
+    /// A job's map: a part of `sql` that must handle one record at a time. It is checked, not run.
     pub map_sql: Option<String>,
-    /// Whether all of `sql` has to be per record: a conversion.
+    /// True if all of `sql` must handle one record at a time, as in a conversion.
     pub is_per_record: bool,
-    /// Whether the result's columns are what the source's files have, in every respect: required,
-    /// categories, with what is said of them. For `SELECT *` over one source.
+    /// True if the result keeps the columns of the source's files in every respect: nullability, categories
+    /// and metadata. For `SELECT *` over one source.
     pub keeps_columns: bool,
-    /// That rows which tie under its ORDER BY keep the order in which the source has them. For `SELECT *` over one
-    /// source.
+    /// Makes rows that tie under ORDER BY keep the order of the source. For `SELECT *` over one source.
     pub stable_sort: Option<StableSort>,
-    /// When the answer may rest on a part of the input. Default: never.
+    /// Allows an answer from a part of the input. Default: never.
     pub turbo: Option<TurboSettings>,
-    /// Column types that override inference, as SQL has them: `id BIGINT, ts TIMESTAMP`. For
-    /// sources without a schema of their own.
+    /// Column types in SQL that override inference: `id BIGINT, ts TIMESTAMP`. For sources without a schema
+    /// of their own.
     pub schema: Option<String>,
-    /// What `now()` is, in nanoseconds since 1970. Default: the time when it is planned.
+    /// The value of `now()`, in nanoseconds since 1970. Default: the time of planning.
     pub now_ns: Option<i64>,
-    /// Who reads the splits of its largest source. Default: this process.
+    /// The workers that read the splits of the largest source. Default: this process.
     pub workers: Option<Arc<dyn WorkerPool>>,
-    /// Whether a query that workers do not do is run by this process, with a warning. Default: it is refused.
+    /// True to run a query that workers cannot run in this process, with a warning. Default: the query fails.
     pub may_run_locally: bool,
-    /// Splits that so many workers ended over, one after the other, fail the query. Default: 4.
+    /// Maximum number of attempts for a split: the query fails once this many workers in a row have died on
+    /// it. Default: 4.
     pub split_attempts_max: Option<usize>,
-    /// How what is too large to be sent goes between workers.
+    /// The storage by which workers exchange data that is too large to send to the driver.
     pub scratch: ScratchSpec,
-    /// Where its rows are written, if workers may do that: then files are taken [from it](Output::take_written) in the end.
-    /// Whoever gives it says where these are [in the making](Output::open). Default: whoever asks is given all rows.
+    /// The output that workers may write directly. The caller
+    /// [takes the finished files](DistributedOutput::take_written_files), and says where they are
+    /// [staged](DistributedOutput::set_location). Default: the caller receives all rows.
     pub output: Option<DistributedOutput>,
 }
 
 impl Query {
-    /// The query that reads `columns` of one source, or all of them, where `condition` holds.
+    /// Returns the query that selects `columns` of one source, or all columns, where `condition` holds.
     /// `a.b` is field `b` of column `a`.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no column, or the condition is not one.
+    /// [`Error::Usage`] if the list of columns is empty or the condition is invalid.
     pub fn select_columns(
         spec: SourceSpec,
         columns: Option<&[String]>,
@@ -86,11 +87,11 @@ impl Query {
         Self::select_from_source(spec, &list, condition)
     }
 
-    /// The query that gives `select`, columns and expressions as SQL has them, or all columns, for
+    /// Returns the query that selects `select`, a SQL list of columns and expressions, or all columns, for
     /// each record of one source where `condition` holds.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the list is none, or the condition.
+    /// [`Error::Usage`] if the list or the condition is invalid.
     pub fn select_per_record(
         spec: SourceSpec,
         select: Option<&str>,
@@ -103,12 +104,14 @@ impl Query {
         Ok(Query { is_per_record: true, ..query })
     }
 
-    /// The query that gives all columns of one source, all rows or the first `limit` in the order that `by` says: columns with commas
-    /// between them, each with `:asc` or `:desc`, `:nulls-first` or `:nulls-last` behind it if need be. A name
-    /// with a comma, a colon or a dot stands in double quotes; `a.b` and `"a"."b"` are field `b` of column `a`. Rows that tie keep the order in which the source has them.
+    /// Returns the query that sorts one source by `by`: all rows with all columns, or the first `limit` rows.
+    ///
+    /// `by` has columns separated by commas, each optionally followed by `:asc` or `:desc` and by
+    /// `:nulls-first` or `:nulls-last`. A name with a comma, a colon or a dot stands in double quotes; `a.b`
+    /// and `"a"."b"` are field `b` of column `a`. Rows that tie keep the order of the source.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is no order.
+    /// [`Error::Usage`] if `by` is invalid.
     pub fn select_sorted(spec: SourceSpec, by: &str, limit: Option<u64>) -> Result<Self> {
         let order = parse_sort_order(by)?;
         let query = Self::select_from_source(spec, "*", None)?;
@@ -116,15 +119,15 @@ impl Query {
         Ok(Query { sql, stable_sort: Some(StableSort { rows_max: limit }), ..query })
     }
 
-    /// The same question of which workers, if it has any, may write the rows where somebody delivers them to.
+    /// Returns the query with an output that its workers, if it has any, may write directly.
     #[must_use]
     pub fn with_worker_output(self, spec: &SinkSpec) -> Self {
         let output = self.workers.as_ref().and_then(|_| DistributedOutput::new(spec));
         Query { output, ..self }
     }
 
-    /// The same question with the values of its parameters in their places: `$1` is called `1`, `:name` is
-    /// called `name`.
+    /// Returns the query with the values of its parameters inserted: `$1` has the name `1`, and `:name` the
+    /// name `name`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a parameter without a value, and for a value without a parameter.
@@ -136,7 +139,7 @@ impl Query {
     fn select_from_source(spec: SourceSpec, list: &str, condition: Option<&str>) -> Result<Self> {
         let mut sql = format!("SELECT {list}\nFROM source");
         if let Some(condition) = condition {
-            // By itself, so that what follows a condition in SQL is not taken for a part of it.
+            // The condition is parsed by itself, so that it cannot contain further clauses.
             check_condition(condition)?;
             sql.push_str(&format!(" WHERE ({condition}\n)"));
         }
@@ -145,7 +148,7 @@ impl Query {
     }
 }
 
-/// What to say of `c.x` where there is no column `c`.
+/// Returns the error for `c.x` where no column `c` exists.
 fn dotted_column_error(column: &str) -> Error {
     let outer = column.split('.').next().unwrap_or(column);
     Error::usage_with_hint(
@@ -154,7 +157,8 @@ fn dotted_column_error(column: &str) -> Error {
     )
 }
 
-/// What a question for rows in order may have meant by a column that there is not: one whose name has a dot.
+/// Explains an error about an unknown column in a sort: the query may have meant a column whose name has a
+/// dot.
 pub(crate) fn explain_dotted_column(error: Error, sql: &str, columns: &[&str]) -> Error {
     let is_asked = |name: &&&str| {
         let path: Vec<&str> = name.split('.').collect();
@@ -165,7 +169,7 @@ pub(crate) fn explain_dotted_column(error: Error, sql: &str, columns: &[&str]) -
         return dotted_column_error(name);
     }
     match &error {
-        // The only source has no name that anybody gave it.
+        // The user gave the only source no name.
         Error::Usage { message, .. } => {
             let unknown = message.strip_prefix("unknown source `");
             match unknown.and_then(|rest| rest.split_once("` in `")) {
@@ -183,7 +187,7 @@ fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// An order as SQL has it behind ORDER BY.
+/// Converts a sort order to the SQL behind ORDER BY.
 fn parse_sort_order(by: &str) -> Result<String> {
     const HINT: &str = "columns with commas between them, `:desc` behind one whose largest values come first: \
                         country,revenue:desc; `:nulls-first` and `:nulls-last` are there too";
@@ -223,8 +227,8 @@ fn parse_sort_order(by: &str) -> Result<String> {
     }
 }
 
-/// The names of a column and its fields, with dots between them, at the beginning of a text, and what is behind them.
-/// Each is plain or in double quotes.
+/// Splits a column path, names separated by dots, from the beginning of a text, and returns the rest. Each
+/// name is plain or in double quotes.
 fn parse_column_path<'a>(text: &'a str, hint: &str) -> Result<(Vec<String>, &'a str)> {
     let mut path = Vec::new();
     let mut rest = text;
@@ -233,7 +237,7 @@ fn parse_column_path<'a>(text: &'a str, hint: &str) -> Result<(Vec<String>, &'a 
         let behind = match rest.strip_prefix('"') {
             Some(name) => {
                 let mut ends = name.match_indices('"').map(|(at, _)| at);
-                // A quote that is doubled is one of the name.
+                // A doubled quote is part of the name.
                 let end = loop {
                     match ends.next() {
                         Some(at) if name[at + 1..].starts_with('"') => _ = ends.next(),
@@ -260,7 +264,7 @@ fn parse_column_path<'a>(text: &'a str, hint: &str) -> Result<(Vec<String>, &'a 
     }
 }
 
-/// Checks that a text is a list of columns and expressions.
+/// Checks that a text is a select list: columns and expressions.
 fn check_select_list(text: &str) -> Result<()> {
     use datafusion::sql::sqlparser::{dialect::GenericDialect, parser::Parser, tokenizer::Token};
     let refused = |reason: String| {

@@ -1,4 +1,4 @@
-//! The result's columns: their names, as people would write them.
+//! Names and types of the result's columns, as a user would write them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::{Error, Result};
 use tidemill_sql::column_names;
 
-/// The plan's schema with `sum(distance)` for `sum(flights.csv.distance)`, and `x + 1` for
-/// `x + Int64(1)`.
+/// Builds the result's schema from the plan as written: `sum(distance)` for `sum(flights.csv.distance)`, and
+/// `x + 1` for `x + Int64(1)`.
 pub(crate) fn build_result_schema(
     plan: &LogicalPlan,
     tables: &[&str],
     statement: &Statement,
 ) -> Schema {
     let mut qualifiers: Vec<String> = tables.iter().map(|table| (*table).to_string()).collect();
-    // What is not found here is only not shortened.
+    // The walk cannot fail; without an alias a name would only stay longer.
     let _ = plan.apply_dyn(&mut |node| {
         if let LogicalPlan::SubqueryAlias(alias) = node {
             qualifiers.push(alias.alias.table().to_string());
@@ -48,7 +48,7 @@ pub(crate) fn build_result_schema(
         .schema()
         .iter()
         .enumerate()
-        // The planner gives names, too, to calls that it writes in another way.
+        // The planner also adds aliases to calls that it rewrites.
         .map(|(index, (_, field))| match is_given.get(index) {
             Some(true)
                 if written.get(index).is_none_or(Option::is_none) && !is_above_unnest(plan) =>
@@ -75,7 +75,7 @@ pub(crate) fn build_result_schema(
     let mut counts: HashMap<&str, usize> = HashMap::with_capacity(short.len());
     short.iter().for_each(|name| *counts.entry(name).or_default() += 1);
     let fields = plan.schema().iter().zip(&short).map(|((qualifier, field), name)| {
-        // Two columns that only their tables told apart keep their whole names.
+        // Two columns that differ only in their tables keep their qualified names.
         let is_unique = counts.get(name.as_str()) == Some(&1);
         let name = match qualifier {
             _ if is_unique => name.clone(),
@@ -89,8 +89,8 @@ pub(crate) fn build_result_schema(
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// A name in the letters in which the query has it, `Total` and not `total`. A column by itself is called as its
-/// source calls it, and a function as the plan does: `MAX(Score)` is `max(Score)`.
+/// Restores the letter case that the query has, `Total` and not `total`. A plain column keeps the case of its
+/// source, and a function the case of the plan: `MAX(Score)` becomes `max(Score)`.
 fn restore_letter_case(name: String, given: Option<&String>, written: Option<&String>) -> String {
     if let Some(given) = given.filter(|given| given.eq_ignore_ascii_case(&name)) {
         return given.clone();
@@ -108,7 +108,7 @@ fn restore_letter_case(name: String, given: Option<&String>, written: Option<&St
             Some(open) if letter == open => quote = None,
             Some(_) => {}
             None if letter == '\'' || letter == '"' => quote = Some(letter),
-            // Both are of the same length, but for letters that are none of ASCII's.
+            // Both texts have the same length, except for non-ASCII letters.
             None if letter == '(' => {
                 if let Some(called) = name.get(word..made.len()) {
                     made.replace_range(word.., called);
@@ -124,8 +124,8 @@ fn restore_letter_case(name: String, given: Option<&String>, written: Option<&St
     made
 }
 
-/// Returns whether the planner has its own way, `user[name]`, of what is written `user.name` or `user['name']`. A column that
-/// has brackets in its own name keeps it.
+/// Returns true if the name is the planner's form `user[name]` of what the query writes as `user.name` or
+/// `user['name']`. A column whose own name has brackets keeps its name.
 fn is_planner_name_of_field(name: &str, written: Option<&Option<String>>) -> bool {
     let written = written.and_then(Option::as_ref);
     let is_column =
@@ -133,8 +133,8 @@ fn is_planner_name_of_field(name: &str, written: Option<&Option<String>>) -> boo
     name.contains('[') && written.is_some_and(|written| !is_column(written))
 }
 
-/// Returns whether a plan's name of a column is silent about a cast, or has a sign or a function of a list in its own way, where the
-/// query does not.
+/// Returns true if the plan's name hides a part of the written expression: it omits a cast, or shows a minus
+/// sign or a list function in the planner's own notation.
 fn hides_written_expression(name: &str, written: Option<&Option<String>>) -> bool {
     let Some(Some(written)) = written else { return false };
     let casts = |text: &str| text.contains("::") || text.contains("CAST(");
@@ -142,7 +142,8 @@ fn hides_written_expression(name: &str, written: Option<&Option<String>>) -> boo
     has_function || (casts(written) && !casts(name)) || name.contains("(- ")
 }
 
-/// The columns by their names, of the types that the optimised plan gives them.
+/// Returns the named columns with the types of the optimised plan. A column is nullable if it is so in
+/// either.
 pub(crate) fn apply_plan_types(named: &Schema, plan: &DFSchema) -> Schema {
     let fields = named.fields().iter().zip(plan.fields()).map(|(field, found)| {
         let nullable = field.is_nullable() || found.is_nullable();
@@ -151,7 +152,7 @@ pub(crate) fn apply_plan_types(named: &Schema, plan: &DFSchema) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// Whether it makes rows of lists or columns of structs, whose columns the planner names by itself.
+/// Returns true if a plan's columns come from `unnest`, whose columns the planner names itself.
 fn is_above_unnest(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => {
@@ -164,7 +165,7 @@ fn is_above_unnest(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Which columns the query itself names, with `AS`.
+/// Returns for each column whether the query names it with `AS`.
 fn find_aliased_columns(plan: &LogicalPlan) -> Vec<bool> {
     match plan {
         LogicalPlan::Projection(projection) => {
@@ -181,7 +182,7 @@ fn find_aliased_columns(plan: &LogicalPlan) -> Vec<bool> {
     }
 }
 
-/// `text` without the tables' names before their columns.
+/// Removes the qualifiers of `tables` from the column names in `text`.
 pub(crate) fn strip_table_names(text: &str, tables: &[&str]) -> String {
     let mut text = text.to_string();
     for table in tables {
@@ -190,7 +191,7 @@ pub(crate) fn strip_table_names(text: &str, tables: &[&str]) -> String {
             let mut short = String::with_capacity(text.len());
             while let Some(at) = rest.find(&prefix) {
                 let before = rest[..at].chars().next_back().or(short.chars().next_back());
-                // `s.` within `cas.x` is no table's name.
+                // In `cas.x`, `s.` is no qualifier.
                 let is_inside = before
                     .is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '"' | '.' | '/'));
                 let end = at + prefix.len();
@@ -204,8 +205,10 @@ pub(crate) fn strip_table_names(text: &str, tables: &[&str]) -> String {
     text
 }
 
-/// The batch under the names that the query gave, which the optimiser may have changed, and of
-/// its types.
+/// Returns the batch with the names and types of `schema`, which the optimiser may have changed in the plan.
+///
+/// # Errors
+/// [`Error::Query`] if a value does not fit its type.
 pub fn conform_batch_to_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref() == schema {
         return Ok(batch);

@@ -1,4 +1,4 @@
-//! What comes out: batches, and in the end the account of what they rest on.
+//! The result of a query: an iterator of batches, with the coverage once it has ended.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,61 +29,70 @@ use crate::turbo::partial_coverage::{
 use crate::turbo::unordered_rows::UnorderedRows;
 use crate::turbo::worker_runner::UnorderedWorkerRows;
 
-/// A running query: an iterator of record batches that also accounts for its input.
+/// A running query: an iterator of record batches that also records coverage.
 pub struct Results {
     pub(crate) schema: SchemaRef,
     pub(crate) row_source: RowSource,
-    /// The projections above the limit of [`inner`](Self::inner), where they are not part of it.
+    /// The projections above the limit of [`row_source`](Self::row_source), where they are not part of it.
     pub(crate) row_calculation: Option<RowCalculation>,
     pub(crate) coverage_builder: CoverageBuilder,
     pub(crate) cancel: CancelFlag,
     pub(crate) has_ended: bool,
-    /// Whether it ended without an error.
+    /// True once the iterator has ended without an error.
     pub(crate) is_complete: bool,
 }
 
+/// The producer of a result's rows.
 pub(crate) enum RowSource {
+    /// Rows in input order, read by this process.
     LocalInOrder(OrderedRows),
+    /// Rows in input order, read by workers.
     WorkersInOrder(Box<OrderedWorkerRows>),
+    /// Rows that workers write to an output's files; the iterator returns rows only where they are few.
     WrittenByWorkers(Box<ShuffledRows>),
+    /// Rows in the order in which threads of this process find them.
     LocalUnordered(UnorderedRows),
+    /// Rows in the order in which workers find them.
     WorkersUnordered(Box<UnorderedWorkerRows>),
+    /// A DataFusion plan.
     Engine(BackgroundExecution),
-    /// Rows that are there, until they are taken.
+    /// One batch that is ready, until it is taken.
     SingleBatch(Option<RecordBatch>),
 }
 
+/// The inputs from which the coverage of a result is computed.
 pub(crate) struct CoverageBuilder {
-    /// What partial tables account for.
+    /// Coverage of merged partial tables, which replaces that of the scans.
     pub(crate) merged_coverage: Option<Coverage>,
     pub(crate) source_tables: Vec<(String, Arc<SourceTable>)>,
     pub(crate) rejects: Arc<RejectLog>,
     pub(crate) is_mergeable: bool,
     pub(crate) rejected_folder: Option<PathBuf>,
-    /// Of the partial tables' columns.
+    /// Estimates of the tables' aggregates.
     pub(crate) table_estimates: Arc<Mutex<Vec<EstimateAccuracy>>>,
-    /// Of the others, by the calls that they come from.
+    /// Precision of the aggregates that DataFusion computes, by their calls.
     pub(crate) engine_precisions: Arc<PrecisionRecorder>,
     pub(crate) engine_aggregates: Vec<PlannedAggregateCall>,
-    /// What was asked, and what is run for it.
+    /// The query, and the plan that runs for it.
     pub(crate) sql: String,
     pub(crate) logical_plan: LogicalPlan,
+    /// True if a limit ended the run before all input was read.
     pub(crate) is_cut_short: bool,
-    /// Whether it is of rows in an order that ties keep.
+    /// True if the query sorts rows and keeps the order of ties.
     pub(crate) is_stable_sort: bool,
-    /// Which part of the input was read, where that may not be all.
+    /// The part of the input that was read, where that may not be all.
     pub(crate) part_read: Option<PartialCoverage>,
-    /// What was given out of each column with bounds.
+    /// The bounds that the result has shown so far, by column.
     pub(crate) shown_bounds: Vec<ColumnIntervalWidths>,
 }
 
 impl Results {
-    /// The columns.
+    /// Returns the schema of the result.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// What the result rests on; final once the iterator has ended.
+    /// Returns the coverage; final once the iterator has ended.
     pub fn coverage(&self) -> Coverage {
         self.coverage_builder.build_coverage(self.is_complete)
     }
@@ -165,8 +174,8 @@ impl Iterator for Results {
     }
 }
 
-/// An error that names a calculation, without the names of tables, which are paths; one of a cast with the
-/// cast.
+/// Explains an error of a run: removes source names, which are paths, from the call in an overflow, and names
+/// the cast in a failed cast.
 pub(crate) fn explain_run_error(
     error: Error,
     sql: &str,
@@ -184,7 +193,7 @@ impl CoverageBuilder {
     fn explain_error(&self, error: Error) -> Error {
         let error = explain_run_error(error, &self.sql, &self.logical_plan, &self.source_tables);
         match (&error, self.source_tables.as_slice()) {
-            // Whether there is what rows are sorted by is found when they are.
+            // A sort finds unknown sort columns only when it runs.
             (Error::Usage { message, .. }, [(_, table)])
                 if self.is_stable_sort && message.starts_with("unknown ") =>
             {
@@ -244,7 +253,7 @@ impl CoverageBuilder {
             bytes.total = bytes.total.max(bytes.done);
             bytes.left_out += bytes.total - bytes.done;
             if !is_whole {
-                // How good a sketch of what was seen is says nothing of the rest.
+                // The precision of a sketch of the rows read says nothing about the rest.
                 let is_shown = |one: &EstimateAccuracy| {
                     self.shown_bounds.iter().any(|shown| shown.is_column(&one.column))
                         || part.unbounded_estimates.iter().any(|other| other.column == one.column)
@@ -280,7 +289,7 @@ impl CoverageBuilder {
             estimates,
             sampled: self.part_read.as_ref().map(|part| part.sampled.clone()),
             salvaged,
-            // Looking for the lines of the first ones may mean reading their files up to there.
+            // Finding the line numbers of the first ones may mean reading their files up to there.
             unknown_keys: match ended {
                 true => self.rejects.unknown_keys(),
                 false => UnknownKeys::default(),

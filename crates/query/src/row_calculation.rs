@@ -1,15 +1,17 @@
-//! The expressions above a limit, evaluated for the rows that the limit lets through.
+//! Evaluates the expressions above a limit, for the rows that the limit lets through.
 //!
-//! A map runs in each split, before `OFFSET` and `LIMIT` are applied. An expression in it would also be evaluated for the
-//! rows that they leave out, and `6 / (b - 1)` would fail because of one of those. Expressions above a limit that are more
-//! than columns and constants are therefore a plan of their own, which reads one batch at a time out of a slot:
+//! A map runs in each split, before `OFFSET` and `LIMIT` apply. An expression in the map would also be
+//! evaluated for rows that they leave out, and `6 / (b - 1)` could fail because of one of those. Expressions
+//! above a limit that are more than columns and constants therefore form a plan of their own, which reads one
+//! batch at a time from a slot:
 //!
 //! ```text
 //!   splits ──► map ──► skip, fetch ──► slot ──► projections ──► answer
 //! ```
 //!
-//! DataFusion runs the projections with the session's own rules, so that those that bound what an expression may make
-//! apply here, too. They take one thread; a limit seldom leaves more rows than one thread computes in time.
+//! DataFusion runs the projections with the session's own rules, so that those that bound the size of an
+//! expression's result also apply here. They take one thread; a limit seldom leaves more rows than one thread
+//! computes in time.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -37,7 +39,7 @@ use tidemill_sql::{IntoTidemillError, session};
 use crate::result_columns::conform_batch_to_schema;
 use crate::stand_in_tables::{positional_schema, scan_one_partition, scan_stand_in};
 
-/// The name of the slot in a plan.
+/// The table name of the slot in a plan.
 const SLOT_TABLE_NAME: &str = "limited_rows";
 
 /// Returns true if an expression is a column, a constant, or either with an alias: it cannot fail.
@@ -59,7 +61,7 @@ impl RowCalculation {
     /// Plans projections, the innermost first, over rows of `input`.
     ///
     /// # Errors
-    /// As DataFusion's planner.
+    /// Errors of DataFusion's planner.
     pub(crate) fn new(
         state: &SessionState,
         input: &DFSchema,
@@ -80,10 +82,10 @@ impl RowCalculation {
         Ok(RowCalculation { slot, projected })
     }
 
-    /// Puts the next rows into the slot, once [`next_batch`](Self::next_batch) has returned none.
+    /// Puts the next rows into the slot, after [`next_batch`](Self::next_batch) has returned `None`.
     ///
     /// # Errors
-    /// Where rows do not have the types of the input.
+    /// [`Error::Query`] if rows do not fit the types of the input.
     pub(crate) fn push_rows(&self, rows: RecordBatch) -> Result<()> {
         let rows = conform_batch_to_schema(rows, &self.slot.schema)?;
         match self.slot.batch.lock().replace(rows) {
@@ -92,13 +94,13 @@ impl RowCalculation {
         }
     }
 
-    /// Returns the next batch of what the pushed rows become, or none where more rows are needed.
+    /// Returns the next batch that the projections make of the pushed rows, or `None` if they need more rows.
     ///
     /// # Errors
-    /// Where an expression fails.
+    /// Errors of an expression.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let stream = &mut self.projected;
-        // A step that yields to others would leave rows in the slot.
+        // A step that yields to other tasks would leave rows in the slot.
         let mut next = Box::pin(tokio::task::unconstrained(poll_fn(|context| {
             stream.poll_next_unpin(context)
         })));

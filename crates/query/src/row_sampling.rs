@@ -1,12 +1,12 @@
-//! Which rows of a split are in a sample.
+//! Samples of a source's rows: `TABLESAMPLE` with a share or with a number of rows.
 //!
-//! A row is told by where it is: the file and the place in it where its split begins, and the row's number in the
-//! split. Splits are cut by the sizes of the files alone, so that a statement takes the same rows however many
-//! threads there are. SplitMix64 (Steele, Lea, Flood, 2014) makes a number of that and the seed.
+//! A row of a share is identified by its location: the file, the offset at which its split begins, and its
+//! number within the split. Splits depend on the sizes of the files alone, so a statement takes the same rows
+//! with any number of threads. SplitMix64 (Steele, Lea, Flood, 2014) hashes the location with the seed.
 //!
-//! A number of rows is drawn by a plan: the rows with the smallest hashes of the seed, the file's name and the record's
-//! number, which is a sort with a limit. The hash does not know of splits, so that the sample is the same for every way
-//! to cut and to read the files; the sort holds as many rows as are drawn, and spills.
+//! A sample of `n` rows is a plan: the `n` rows with the smallest hashes of the seed, the file's name and the
+//! record's number, which is a sort with a limit. That hash does not depend on splits, so the sample is the
+//! same for every way to cut and read the files. The sort holds as many rows as the sample has, and spills.
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ use tidemill_sql::dialects::{PercentSample, RowCountSample};
 
 use crate::scan::SourceTable;
 
-/// Takes rows of a split, batch by batch.
+/// A sampler of one split's rows, batch by batch.
 pub(crate) struct RowSampler {
-    /// What is taken: numbers below it; all where there is none.
+    /// Rows whose hash is below this limit are sampled; `None` samples all rows.
     hash_limit: Option<u64>,
-    /// Of splits: whether this one is in the sample.
+    /// For a sample of whole splits, whether this split is sampled; `None` for a sample of rows.
     is_split_sampled: Option<bool>,
     hash_state: u64,
     next_row: u64,
 }
 
 impl RowSampler {
-    /// A sampler of the rows of a split.
+    /// Creates a sampler of the rows of a split.
     pub(crate) fn new(sample: PercentSample, split: &Split) -> Self {
         let mut state = splitmix64(sample.seed);
         if let Some(piece) = split.parts.first() {
@@ -51,17 +51,17 @@ impl RowSampler {
             }
         }
         let share = sample.percent / 100.0;
-        // 2^64 times the share; all, where that is beyond.
+        // 2^64 times the share; `None` for a share of one or more.
         let below = (share < 1.0).then_some((share * 18_446_744_073_709_551_616.0) as u64);
         let is_below = |number: u64| below.is_none_or(|below| number < below);
         let split = sample.by_split.then(|| is_below(splitmix64(state)));
         RowSampler { hash_limit: below, is_split_sampled: split, hash_state: state, next_row: 0 }
     }
 
-    /// The next batch's rows that are in the sample.
+    /// Returns the sampled rows of the next batch.
     ///
     /// # Errors
-    /// As Arrow's `filter`.
+    /// Errors of Arrow's `filter`.
     pub(crate) fn sample_batch(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
         let first = self.next_row;
         self.next_row += batch.num_rows() as u64;
@@ -78,9 +78,10 @@ impl RowSampler {
     }
 }
 
+/// SplitMix64's increment: 2^64 divided by the golden ratio.
 const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The next number of SplitMix64.
+/// Returns the next output of SplitMix64.
 fn splitmix64(state: u64) -> u64 {
     let mut z = state.wrapping_add(GOLDEN_GAMMA);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -88,17 +89,18 @@ fn splitmix64(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The function of SQL that orders rows at random.
+/// The SQL function whose values put rows in random order.
 const HASH_FUNCTION: &str = "hash";
 /// The hidden column that numbers a file's records.
 const ROW_NUMBER_COLUMN: &str = "file_row_number";
-/// The hidden columns that name a record's file, of which one is enough: a column of the data may have the name of another.
+/// The hidden columns that name a record's file. One of them suffices: a data column may have the name of
+/// another.
 const FILE_NAME_COLUMNS: [&str; 3] = ["filename", "_path", "$path"];
 
-/// The hidden columns by which rows of a source are drawn.
+/// Returns the hidden columns that identify a source's rows for a sample: file name and row number.
 ///
 /// # Errors
-/// [`Error::Usage`] where columns of the data have their names.
+/// [`Error::Usage`] if columns of the data have their names.
 pub(crate) fn row_identity_columns(source: &Source) -> Result<[&'static str; 2]> {
     let is_there = |name: &str| source.hidden_columns().iter().any(|field| field.name() == name);
     let file = FILE_NAME_COLUMNS.into_iter().find(|name| is_there(name));
@@ -114,10 +116,10 @@ pub(crate) fn row_identity_columns(source: &Source) -> Result<[&'static str; 2]>
     }
 }
 
-/// Puts the rows that are drawn in the place of each table of which a number of rows is drawn.
+/// Replaces each table that has a sample of `n` rows by the plan that draws those rows.
 ///
 /// # Errors
-/// As DataFusion's plan builder.
+/// Errors of DataFusion's plan builder.
 pub(crate) fn insert_row_samples(
     plan: LogicalPlan,
     tables: &[(String, Arc<SourceTable>)],

@@ -1,10 +1,9 @@
 //! A source as a table that DataFusion can plan over, and its splits as partitions.
 //!
-//! A table is scanned in one of two ways. For the partial-table runner each split is a
-//! partition of its own, read on the thread that asks, so that the runner decides when a
-//! split is read and learns what came of it ([`Scan::outcome`]). For DataFusion's own
-//! execution a few partitions take splits from a common queue, each on a blocking thread
-//! behind a bounded channel.
+//! A table is scanned in one of two ways. For the table path each split is a partition of its own, read on
+//! the calling thread, so that the runner decides when to read a split and learns its outcome
+//! ([`Scan::take_outcome`]). For DataFusion's own execution a few partitions take splits from a common queue,
+//! each on a blocking thread behind a bounded channel.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -46,77 +45,81 @@ use tracing::{Span, debug_span};
 use crate::row_sampling::RowSampler;
 use crate::{pruning, source_statistics};
 
-/// So many beginnings of splits tell what a beginning takes, of so many bytes each.
+/// Maximum number of splits whose first [`SPLIT_PREFIX_BYTES`] are read to measure the cost of starting a
+/// split.
 const SPLIT_PREFIXES_MAX: usize = 512;
+/// Bytes read from the start of such a split.
 const SPLIT_PREFIX_BYTES: u64 = 1 << 10;
 
-/// Of so many files it is looked at what their columns take.
+/// Maximum number of Parquet files whose metadata gives the share of stored bytes that columns take.
 const COLUMN_SHARE_FILES_MAX: usize = 64;
 
-/// What a batch of many columns may take, at sixteen bytes a value: it has fewer rows then.
+/// Memory target of a batch, in bytes, at an assumed sixteen bytes for each value. A batch of many columns
+/// has fewer rows.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
-/// What is said of a hidden column in the schema of a kept table.
+/// Metadata key that marks a hidden column in the schema of a partial table.
 const HIDDEN_COLUMN_KEY: &str = "tidemill.hidden";
 
-/// Rows of a batch of so many columns, where operators take `rows_max`.
+/// Returns the number of rows in a batch of so many columns: 64 at least, `rows_max`, the operators' batch
+/// size, at most.
 fn choose_batch_rows(columns: usize, rows_max: usize) -> usize {
     (BATCH_BYTES_MAX / 16 / columns.max(1)).clamp(64, BATCH_ROWS).min(rows_max)
 }
 
-/// What all scans of a run share.
+/// The state that all scans of a run share.
 #[derive(Debug, Clone)]
 pub(crate) struct RunState {
-    /// Stops the run.
+    /// Cancels the run.
     pub cancel: CancelFlag,
-    /// What a display reads.
+    /// Counters for the progress display.
     pub progress: RunProgress,
-    /// Where malformed records go.
+    /// Receiver of rejected records.
     pub rejects: Arc<RejectLog>,
-    /// What may be read ahead of files that are not on this machine.
+    /// Memory budget for prefetching remote files.
     pub prefetch_budget: PrefetchBudget,
-    /// Its turns among the runs on this machine.
+    /// Access to the machine's cores, which the run shares with other runs.
     pub cores: Option<CoreSharing>,
 }
 
-/// A source as a table.
+/// A source as a DataFusion table.
 #[derive(Debug)]
 pub(crate) struct SourceTable {
-    /// The source's columns, and behind them the hidden ones that the query names.
+    /// The source's columns, followed by the hidden columns that the query names.
     schema: SchemaRef,
-    /// The names of those …
+    /// The names of those hidden columns …
     hidden_columns: BTreeSet<String>,
-    /// … and for each of them, in the schema's order, its position in the source.
+    /// … and for each, in the schema's order, its position in the source.
     hidden_source_columns: Vec<usize>,
-    /// None for a table that is only planned over: partial tables hold what was read.
+    /// The source; `None` for a table that is only planned over, as for the merge of partial tables.
     source: Option<Arc<Source>>,
-    /// Which part of it is read.
+    /// The sample by share, if one is read.
     sample: Option<PercentSample>,
-    /// The number of its rows that are drawn, of those that are read.
+    /// The sample of a number of rows, which is drawn from the rows read.
     row_sample: Option<RowCountSample>,
     run_state: RunState,
     scans: Mutex<Vec<Arc<Scan>>>,
-    /// What the query uses of the columns; none until it is planned.
+    /// The columns and fields that the query uses; `None` until it is planned.
     used_fields: Mutex<Option<Arc<NestedProjections>>>,
-    /// Whether all records are to be read, whoever wants their rows.
+    /// True if all records are read, even if no operator wants their rows.
     reads_all_records: AtomicBool,
-    /// How fine it is cut, if not as its size says.
+    /// The size of splits, if it does not follow from the source's size.
     split_sizing: Mutex<Option<SplitSizing>>,
-    /// Of a table whose splits somebody else deals out: those that are read next.
+    /// The splits to read next, for a table whose splits are assigned from outside.
     assigned_splits: Mutex<Option<(Arc<Source>, Vec<Split>)>>,
 }
 
-/// How fine a source is cut for a run that may end before all of it was read.
+/// The size of splits for a run that may end before it has read all of the source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SplitSizing {
-    /// The bytes of a split, if they are told.
+    /// Bytes of a split, if given.
     pub split_bytes: Option<u64>,
-    /// Whether of some splits, spread evenly, the beginnings are read alone.
+    /// True to read only the prefixes of some splits, spread evenly.
     pub reads_prefixes_only: bool,
 }
 
 impl SourceTable {
-    /// A table over an opened source, with those of its hidden columns that are named.
+    /// Creates a table over an opened source, with those of its hidden columns that `hidden` names.
     pub(crate) fn new(
         source: Arc<Source>,
         run: RunState,
@@ -126,7 +129,7 @@ impl SourceTable {
         let mut fields = source.schema().fields().to_vec();
         let (mut hidden_places, mut names) = (Vec::new(), BTreeSet::new());
         let first = fields.len();
-        // In the order of their names: who lists names for a table's columns relies on it.
+        // In the order of their names, on which callers that list a table's columns rely.
         for name in hidden {
             let place = source.hidden_columns().iter().position(|field| field.name() == name);
             let field = place.and_then(|place| source.hidden_columns().get(place));
@@ -156,7 +159,7 @@ impl SourceTable {
         }
     }
 
-    /// A table to plan over, whose rows are not here.
+    /// Creates a table to plan over, which has no rows to scan. Its schema may have hidden columns marked.
     pub(crate) fn without_files(schema: SchemaRef, run: RunState) -> Self {
         let is_hidden = |field: &&FieldRef| field.metadata().contains_key(HIDDEN_COLUMN_KEY);
         let names = schema.fields().iter().filter(is_hidden).map(|field| field.name().clone());
@@ -186,18 +189,18 @@ impl SourceTable {
         }
     }
 
-    /// Has scans planned from now on read these splits of a source, which has the columns that this one was planned
-    /// over.
+    /// Assigns splits of `source` to the scans planned from now on. The source has the columns that this
+    /// table was planned over.
     pub(crate) fn assign_splits(&self, source: Arc<Source>, splits: Vec<Split>) {
         *self.assigned_splits.lock() = Some((source, splits));
     }
 
-    /// The hidden columns that it has, as the query names them.
+    /// Returns the names of the table's hidden columns.
     pub(crate) fn hidden_columns(&self) -> &BTreeSet<String> {
         &self.hidden_columns
     }
 
-    /// Its columns, of which it is said which are hidden.
+    /// Returns the schema with hidden columns marked in their metadata.
     pub(crate) fn schema_with_hidden_marks(&self) -> SchemaRef {
         if self.hidden_columns.is_empty() {
             return Arc::clone(&self.schema);
@@ -213,62 +216,61 @@ impl SourceTable {
         Arc::new(Schema::new(self.schema.fields().iter().map(kept).collect::<Vec<_>>()))
     }
 
-    /// Which column of the source one of the table's is.
+    /// Returns the source's column for a column of the table.
     fn source_column_index(&self, column: usize) -> usize {
         let own = self.schema.fields().len() - self.hidden_source_columns.len();
         let hidden = column.checked_sub(own).and_then(|at| self.hidden_source_columns.get(at));
         hidden.copied().unwrap_or(column)
     }
 
-    /// Which of its rows are read, if not all.
+    /// Returns the sample by share, if not all rows are read.
     pub(crate) fn sample(&self) -> Option<PercentSample> {
         self.sample
     }
 
-    /// The same table, of whose rows a number is drawn.
+    /// Sets the sample of a number of rows.
     #[must_use]
     pub(crate) fn with_row_sample(self, row_sample: Option<RowCountSample>) -> Self {
         SourceTable { row_sample, ..self }
     }
 
-    /// The number of its rows that are drawn, if they are not all taken.
+    /// Returns the sample of a number of rows, if not all rows are taken.
     pub(crate) fn row_sample(&self) -> Option<RowCountSample> {
         self.row_sample
     }
 
-    /// Whether a sample of its rows is read.
+    /// Returns true if only a sample of the rows is read.
     pub(crate) fn is_sampled(&self) -> bool {
         self.sample.is_some() || self.row_sample.is_some()
     }
 
-    /// Has it cut finely, into splits of so many bytes or by its size.
+    /// Sets small splits for the scans planned from now on: of `split_bytes`, or by the source's size.
     pub(crate) fn split_finely(&self, split_bytes: Option<u64>) {
         self.set_split_sizing(Some(SplitSizing { split_bytes, reads_prefixes_only: false }));
     }
 
-    /// Says how it is cut from now on; none is as its size has it.
+    /// Sets the size of splits for the scans planned from now on; `None` derives it from the source's size.
     pub(crate) fn set_split_sizing(&self, cut: Option<SplitSizing>) {
         *self.split_sizing.lock() = cut;
     }
 
-    /// The source, if there is one to read.
+    /// Returns the source, if there is one to read.
     pub(crate) fn source(&self) -> Option<&Arc<Source>> {
         self.source.as_ref()
     }
 
-    /// Says what is used of the columns: scans planned from now on read no more of them.
+    /// Sets the columns and fields that the query uses. Scans planned from now on read no others.
     pub(crate) fn set_used_fields(&self, used: &Arc<NestedProjections>) {
         *self.used_fields.lock() = Some(Arc::clone(used));
     }
 
-    /// Says that all records are read, also where a join turns out to want no more rows of them: the
-    /// query has no limit, and what is malformed is to be known.
+    /// Makes scans read all records, even if a join turns out to want no more of them: the query has no
+    /// limit, and all rejected records must be reported.
     pub(crate) fn set_reads_all_records(&self) {
         self.reads_all_records.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets what was read, for a run that starts over. Whoever still reads is stopped, and
-    /// counts nothing more.
+    /// Discards all scans, for a run that starts over. Their readers are stopped and count nothing more.
     pub(crate) fn discard_scans(&self) {
         for scan in self.scans.lock().drain(..) {
             *scan.is_discarded.write() = true;
@@ -276,13 +278,14 @@ impl SourceTable {
         }
     }
 
-    /// The scans planned so far; one per mention of the table in a plan.
+    /// Returns the scans planned so far, one per mention of the table in a plan.
     pub(crate) fn scans(&self) -> Vec<Arc<Scan>> {
         self.scans.lock().clone()
     }
 }
 
-/// The first kibibyte of some splits of files that are cut between any two records, spread evenly over all.
+/// Returns the first kibibyte of some splits, spread evenly, of files that can be cut between any two
+/// records.
 fn take_split_prefixes(splits: Vec<Split>) -> Vec<Split> {
     let is_cut = |split: &Split| match split.parts.as_slice() {
         [piece] => piece.row_groups.is_none() && !piece.is_whole_file(),
@@ -315,7 +318,7 @@ impl TableProvider for SourceTable {
         &self,
         filters: &[&Expr],
     ) -> PlanResult<Vec<TableProviderFilterPushDown>> {
-        // Row groups and rows of text are left out where that is cheap; rows are filtered above.
+        // Row groups and rows of text are left out where that is cheap; the plan above filters all rows.
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
@@ -331,7 +334,8 @@ impl TableProvider for SourceTable {
 }
 
 impl SourceTable {
-    /// Scans it; the columns `coded` come as codes, as `all` columns' types have it.
+    /// Plans a scan that returns the columns `coded` as dictionary codes. `all` is the table's schema with
+    /// those types.
     pub(crate) fn scan_with_dictionary_codes(
         &self,
         all: &SchemaRef,
@@ -361,7 +365,7 @@ impl SourceTable {
         if let Some(refusal) = wanted.find_map(|column| source.column_error(column)) {
             return Err(into_datafusion_error(refusal.into()));
         }
-        // A row's place in its split tells whether it is in a sample, so that nothing is left out before.
+        // The position of a row decides whether it is sampled, so no filter may drop rows before.
         let filters = if self.is_sampled() { &[] } else { filters };
         let is_all = projection.is_none() && self.hidden_source_columns.is_empty();
         let projection: Option<Vec<usize>> = (!is_all).then(|| {
@@ -440,7 +444,7 @@ impl SourceTable {
     }
 }
 
-/// What reading has taken in so far.
+/// Totals of the splits that were read and counted.
 #[derive(Debug, Default)]
 struct ScanTotals {
     splits: AtomicU64,
@@ -449,54 +453,57 @@ struct ScanTotals {
     rejected: AtomicU64,
 }
 
-/// One reading of a source's splits.
+/// One pass over a source's splits.
 pub(crate) struct Scan {
     source: Arc<Source>,
     run_state: RunState,
-    /// Ends the readers of this scan.
+    /// Cancels the readers of this scan.
     stop: CancelFlag,
     projection: Option<Vec<usize>>,
-    /// The columns that come as codes.
+    /// The columns returned as dictionary codes.
     encoded_columns: Vec<usize>,
-    /// What text rows must satisfy, by the columns' positions in the source.
+    /// Predicates on rows of text, by the columns' positions in the source.
     predicates: Vec<Predicate>,
-    /// Which of the rows are taken.
+    /// The sample by share, if one is read.
     sample: Option<PercentSample>,
-    /// Whether these were found to leave many rows.
+    /// Set once readers find that the predicates keep many rows.
     predicates_keep_many: Arc<AtomicBool>,
     used_fields: Option<Arc<NestedProjections>>,
     schema: SchemaRef,
     splits: Vec<Split>,
     split_states: Vec<Mutex<SplitState>>,
     total_bytes: u64,
-    /// A sort that spills counts the text of a larger batch several times.
+    /// Rows of a batch. A spilling sort counts the text of a larger batch several times.
     batch_rows: usize,
     totals: ScanTotals,
-    /// Whether it was forgotten: what it reads is not counted.
+    /// True once the scan is discarded: what it reads is not counted.
     is_discarded: RwLock<bool>,
-    /// Whether all of it is read, whoever wants its rows.
+    /// True if all records are read, even if no operator wants their rows.
     reads_all_records: bool,
     queue: SplitQueue,
-    /// How far each further reading has come: a recursion reads its tables at every level anew.
+    /// The next split of each further pass: a recursive query reads its tables again at every level.
     reread_positions: Mutex<Vec<Arc<AtomicUsize>>>,
-    /// What is told of what will be read, once reading begins.
+    /// The access plan of the remote files, announced once reading begins; `None` inside for local files.
     access_plan: OnceLock<Option<Arc<AccessPlan>>>,
-    /// Whether rows are handed on as soon as they are there.
+    /// True to pass rows on as soon as they are read, in small batches.
     is_eager: AtomicBool,
-    /// What came of splits, where somebody else counts them.
+    /// Outcomes of splits, where the driver counts them and not this process.
     reported_splits: Option<Mutex<Vec<ReportedSplit>>>,
-    /// Which splits a plan over this scan reads when it is executed, where these are others from time to time.
+    /// The scan whose splits the reusable plan over this scan reads; `None` if the plan always reads this
+    /// scan's.
     current_scan: Option<Arc<CurrentScan>>,
 }
 
-/// The scan whose splits a plan reads that is kept: what is joined in it is put into a table once.
+/// The scan whose splits a reusable plan currently reads. A plan is reused so that its build sides are hashed
+/// only once.
 #[derive(Default)]
 struct CurrentScan {
     execution_lock: Mutex<()>,
     scan: Mutex<Weak<Scan>>,
 }
 
-/// So many splits a plan that is kept reads at once, at most.
+/// Maximum number of splits that a reusable plan reads per assignment; it is planned with this many
+/// partitions.
 const REUSABLE_PLAN_PARTITIONS: usize = 256;
 
 impl fmt::Debug for Scan {
@@ -505,7 +512,7 @@ impl fmt::Debug for Scan {
     }
 }
 
-/// What is known of a split before and after it was read.
+/// The state of a split before and after it was read.
 #[derive(Default)]
 struct SplitState {
     exact_start: Option<u64>,
@@ -514,35 +521,36 @@ struct SplitState {
     read_counts: ReadCounts,
 }
 
-/// What a reader had read when it gave a batch.
+/// The rows and records read of a split by the time of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReadCounts {
-    /// Good rows.
+    /// Valid rows.
     pub rows: u64,
-    /// Refused records.
+    /// Rejected records.
     pub rejected: u64,
 }
 
-/// What came of reading a split, to its end or to an error.
+/// The outcome of reading a split, to its end or to an error.
 pub(crate) struct SplitOutcome {
-    /// Rows, bytes, refused records, and where it started and ended.
+    /// Rows, bytes and rejected records, and the offsets at which the split started and ended.
     pub stats: SplitStats,
-    /// Whether the start was known rather than guessed.
+    /// True if the start was known and not a speculative boundary.
     pub is_exact_start: bool,
 }
 
-/// A split that was read for somebody else.
+/// The outcome of a split that this process read for the driver.
 pub(crate) struct ReportedSplit {
-    /// Its place among the scan's splits.
+    /// Index among the scan's splits.
     pub index: usize,
-    /// Rows that left the map.
+    /// Number of rows that left the map.
     pub mapped_rows: u64,
-    /// What came of it.
+    /// Outcome of reading.
     pub outcome: SplitOutcome,
 }
 
 impl Scan {
-    /// The same reading of other splits, of a source that has the same columns; somebody else counts them.
+    /// Returns a scan with the same settings over other splits, of a source with the same columns. The driver
+    /// counts them.
     pub(crate) fn with_splits(&self, source: Arc<Source>, splits: Vec<Split>) -> Arc<Scan> {
         Arc::new(Scan {
             source,
@@ -571,21 +579,21 @@ impl Scan {
         })
     }
 
-    /// Whether a plan over the scan that this one is of can read its splits.
+    /// Returns true if the reusable plan of this scan's table can read its splits.
     pub(crate) fn has_reusable_plan(&self) -> bool {
         self.current_scan.is_some() && self.splits.len() <= REUSABLE_PLAN_PARTITIONS
     }
 
-    /// Executes a plan, which reads the splits of this scan.
+    /// Executes the reusable plan such that it reads this scan's splits.
     pub(crate) fn execute_plan<T>(self: &Arc<Self>, execute: impl FnOnce() -> T) -> T {
         let Some(current) = &self.current_scan else { return execute() };
-        // Whoever still has a scan of before does the same for that one.
+        // A thread that executes the plan for an earlier scan sets that scan in the same way.
         let _one_at_a_time = current.execution_lock.lock();
         *current.scan.lock() = Arc::downgrade(self);
         execute()
     }
 
-    /// How many partitions a plan over it has that reads a split in each.
+    /// Returns the number of partitions of a plan that reads one split in each.
     pub(crate) fn partition_count(&self) -> usize {
         match self.current_scan {
             Some(_) => self.splits.len().max(REUSABLE_PLAN_PARTITIONS),
@@ -593,22 +601,23 @@ impl Scan {
         }
     }
 
-    /// The source that is read.
+    /// Returns the source.
     pub(crate) fn source(&self) -> &Arc<Source> {
         &self.source
     }
 
-    /// The columns that are read.
+    /// Returns the schema of the columns read.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The splits, in the order of the data.
+    /// Returns the splits, in the order of the data.
     pub(crate) fn splits(&self) -> &[Split] {
         &self.splits
     }
 
-    /// The share of the stored bytes that the columns have which are read: of Parquet, by its first files.
+    /// Returns the share of the stored bytes that the columns of this scan take, by the first files of a
+    /// Parquet source. 1.0 for other formats.
     pub(crate) fn column_bytes_share(&self) -> f64 {
         let own: BTreeSet<&str> =
             self.schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -625,46 +634,46 @@ impl Scan {
         }
         match read > 0 && stored > 0 {
             true => (read as f64 / stored as f64).min(1.0),
-            // No column is read: what is known of the rows is.
+            // A scan without columns reads what tells the number of rows.
             false => 1.0,
         }
     }
 
-    /// A turn to be taken by a thread that reads splits.
+    /// Creates the turn that a reading thread takes to compute.
     pub(crate) fn new_core_turn(&self) -> ComputeTurn<'_> {
         ComputeTurn::new(self.run_state.cores.as_ref())
     }
 
-    /// Ends its readers, even one that waits for standard input: no more rows are wanted.
+    /// Stops the scan's readers, even one that waits for standard input: no more rows are needed.
     pub(crate) fn stop_readers(&self) {
         self.stop.cancel();
     }
 
-    /// Has rows handed on as soon as they are there, rather than many at once.
+    /// Makes readers pass rows on as soon as they are read, not in full batches.
     pub(crate) fn set_eager(&self) {
         self.is_eager.store(true, Ordering::Relaxed);
     }
 
-    /// Whether rows are handed on as soon as they are there.
+    /// Returns true if readers pass rows on as soon as they are read.
     pub(crate) fn is_eager(&self) -> bool {
         self.is_eager.load(Ordering::Relaxed)
     }
 
-    /// Has split `index` read from a known start the next time.
+    /// Sets the exact start of split `index` for its next reading.
     pub(crate) fn set_exact_start(&self, index: usize, start: u64) {
         self.split_states[index].lock().exact_start = Some(start);
     }
 
-    /// What came of the last reading of split `index`; given out once.
+    /// Takes the outcome of the last reading of split `index`.
     pub(crate) fn take_outcome(&self, index: usize) -> Option<SplitOutcome> {
         self.split_states[index].lock().outcome.take()
     }
 
-    /// Reads split `index` for what there is to count, if nobody did: a join that holds no rows
-    /// asks for none, and what is malformed in them is to be known all the same.
+    /// Reads split `index` to count its records, unless it was read: a join whose build side is empty
+    /// requests no rows, but rejected records must be reported all the same.
     ///
     /// # Errors
-    /// As reading.
+    /// Errors of reading.
     pub(crate) fn read_unrequested_split(self: &Arc<Self>, index: usize) -> Result<()> {
         if self.split_states[index].lock().outcome.is_some() {
             return Ok(());
@@ -675,10 +684,10 @@ impl Scan {
         Ok(())
     }
 
-    /// Counts a split whose rows were taken.
+    /// Counts a split that was read.
     ///
     /// # Errors
-    /// [`Error::BadRecords`] where its malformed records exceed what is allowed.
+    /// [`Error::BadRecords`] if the rejected records exceed their limit.
     pub(crate) fn count_split(&self, mut stats: SplitStats) -> Result<()> {
         let is_void = self.is_discarded.read();
         if *is_void {
@@ -692,10 +701,11 @@ impl Scan {
         Ok(())
     }
 
-    /// Counts a split of which so many rows left the map, or keeps what came of it for whoever counts it elsewhere.
+    /// Counts a split of which `mapped_rows` rows left the map, or keeps its outcome where the driver counts
+    /// it.
     ///
     /// # Errors
-    /// As [`Scan::accept`].
+    /// Those of [`Scan::count_split`].
     pub(crate) fn count_or_report_split(
         &self,
         index: usize,
@@ -711,25 +721,25 @@ impl Scan {
         }
     }
 
-    /// Whether what came of splits is counted elsewhere.
+    /// Returns true if the driver counts the splits.
     pub(crate) fn reports_splits(&self) -> bool {
         self.reported_splits.is_some()
     }
 
-    /// What came of splits that are counted elsewhere, in their order.
+    /// Takes the outcomes of splits for the driver, in their order.
     pub(crate) fn take_reported_splits(&self) -> Vec<ReportedSplit> {
         self.reported_splits.as_ref().map_or(Vec::new(), |told| std::mem::take(&mut told.lock()))
     }
 
-    /// What the reader of split `index` has read.
+    /// Returns the rows and records read of split `index` so far.
     pub(crate) fn read_counts(&self, index: usize) -> ReadCounts {
         self.split_states[index].lock().read_counts
     }
 
-    /// Counts a split that was read as far as `so_far` because no more rows were wanted.
+    /// Counts a split up to `so_far`, because no more of its rows were needed.
     ///
     /// # Errors
-    /// As [`Scan::accept`].
+    /// Those of [`Scan::count_split`].
     pub(crate) fn count_partial_split(
         &self,
         mut stats: SplitStats,
@@ -746,31 +756,31 @@ impl Scan {
         Ok(())
     }
 
-    /// Counts what was read of a split that nobody reads to its end.
+    /// Adds the rows and records of a split that is not read to its end.
     pub(crate) fn add_read_counts(&self, so_far: ReadCounts) {
         self.totals.rows.fetch_add(so_far.rows, Ordering::Relaxed);
         self.totals.rejected.fetch_add(so_far.rejected, Ordering::Relaxed);
     }
 
-    /// Splits read.
+    /// Returns the number of splits read, of all.
     pub(crate) fn split_amount(&self) -> ReadAmount {
         let done = self.totals.splits.load(Ordering::Relaxed);
         ReadAmount { done, total: self.splits.len() as u64, left_out: 0 }
     }
 
-    /// Stored bytes read. For standard input, whose size nobody knows before, the total is
-    /// what was read.
+    /// Returns the stored bytes read, of all. For standard input, whose size is unknown before, the total is
+    /// the bytes read.
     pub(crate) fn byte_amount(&self) -> ReadAmount {
         let done = self.totals.bytes.load(Ordering::Relaxed);
         ReadAmount { done, total: self.total_bytes.max(done), left_out: 0 }
     }
 
-    /// Rows taken.
+    /// Returns the number of rows read.
     pub(crate) fn row_count(&self) -> u64 {
         self.totals.rows.load(Ordering::Relaxed)
     }
 
-    /// Records refused.
+    /// Returns the number of rejected records.
     pub(crate) fn rejected_count(&self) -> u64 {
         self.totals.rejected.load(Ordering::Relaxed)
     }
@@ -780,13 +790,13 @@ impl Scan {
             let mut slot = self.split_states[index].lock();
             (slot.exact_start, std::mem::replace(&mut slot.was_read, true))
         };
-        // Read a second time, a split is no further progress.
+        // Reading a split again is no further progress.
         let progress = if was_read { RunProgress::new() } else { self.run_state.progress.clone() };
         let place = (!was_read).then_some(index);
         self.open_split_reader(&self.splits[index], exact_start, progress, place)
     }
 
-    /// Tells of all splits before the first is read, where all of them will be.
+    /// Announces all splits to the remote files before the first is read, where all of them will be.
     fn announce_splits(&self, options: &ReadOptions) -> Result<Option<Arc<AccessPlan>>> {
         if let Some(course) = self.access_plan.get() {
             return Ok(course.clone());
@@ -821,7 +831,7 @@ impl Scan {
             low_latency: self.is_eager(),
             access_plan: None,
         };
-        // Its place among the splits: read a second time, it was not told of.
+        // Its index among the announced splits; a second reading is not announced.
         if let Some(place) = place {
             options.access_plan = self.announce_splits(&options)?.map(|course| (course, place));
         }
@@ -848,7 +858,7 @@ impl Iterator for SplitRows {
     }
 }
 
-/// A split as a partition.
+/// One split as a DataFusion partition.
 #[derive(Debug)]
 struct SplitPartition {
     scan: Arc<Scan>,
@@ -870,7 +880,7 @@ impl PartitionStream for SplitPartition {
     }
 }
 
-/// The rows of a split as its source has them, an iterator of batches.
+/// An iterator over the batches of a split as its source returns them.
 pub(crate) struct SplitBatches {
     scan: Arc<Scan>,
     index: usize,
@@ -879,7 +889,7 @@ pub(crate) struct SplitBatches {
     has_ended: bool,
 }
 
-/// The reading of a split.
+/// Returns the tracing span for reading a split.
 fn split_span(split: &Split) -> Span {
     let file = split.parts.first().map_or("", |piece| piece.file.display_name());
     debug_span!("split", index = split.index, bytes = split.bytes, file)
@@ -940,27 +950,27 @@ impl Iterator for SplitBatches {
 
 impl Drop for SplitBatches {
     fn drop(&mut self) {
-        // A reader dropped in the middle tells how far it came, too.
+        // A reader that is dropped before its end also reports how far it came.
         if !self.has_ended {
             self.finish_reading();
         }
     }
 }
 
-/// Splits that several partitions take from.
+/// The queue of splits from which several partitions read.
 #[derive(Default)]
 struct SplitQueue {
-    /// Whether the scan's partitions take from it.
+    /// True if the scan's partitions use the queue.
     is_used: AtomicBool,
-    /// With exact starts, found at the first pull: nothing here can be read a second time.
+    /// The splits with exact starts, found at the first read: a queued split cannot be read a second time.
     splits: Mutex<Option<Arc<Vec<Split>>>>,
     next_index: AtomicUsize,
-    /// How many are reading a split of it.
+    /// Number of threads that read a split of the queue.
     reader_count: Mutex<usize>,
     reader_ended: Condvar,
 }
 
-/// Counts a reader while it lives, whatever ends it.
+/// A guard that counts a reader of the queue until it is dropped.
 struct ReaderGuard<'a>(&'a SplitQueue);
 
 impl<'a> ReaderGuard<'a> {
@@ -988,7 +998,7 @@ impl Scan {
         Ok(Arc::clone(splits.insert(Arc::new(exact))))
     }
 
-    /// Takes splits and sends their rows until no more are wanted, or nobody is left to want any.
+    /// Reads splits of the queue and sends their rows, until no more are needed or no receiver is left.
     fn read_queued_splits(
         &self,
         send: impl FnMut(BatchPosition, Result<RecordBatch>) -> bool,
@@ -1005,7 +1015,7 @@ impl Scan {
     ) -> Result<()> {
         let splits = self.find_exact_splits()?;
         let mut turn = self.new_core_turn();
-        // Whoever waits for a turn learns in no other way that the query has ended.
+        // A thread that waits for a turn learns only here that the query has ended.
         let is_over = || self.stop.is_cancelled() || !self.reads_all_records && !is_left();
         loop {
             if !turn.acquire(is_over) {
@@ -1030,7 +1040,7 @@ impl Scan {
                     let so_far = ReadCounts { rows: stats.rows, rejected: stats.rejected_count };
                     return self.count_partial_split(stats, so_far);
                 }
-                // Over, it goes on to where it ends.
+                // When the run is over, the split is still read to its end.
                 turn.acquire(is_over);
             }
             self.count_split(reader.reader.into_stats())?;
@@ -1040,7 +1050,7 @@ impl Scan {
         }
     }
 
-    /// Reads the splits once more, of which nothing is counted: they are by now.
+    /// Reads the splits again without counting them: the first pass counts them.
     fn reread_splits(
         &self,
         round: usize,
@@ -1076,11 +1086,11 @@ impl Scan {
         }
     }
 
-    /// Reads what nobody wanted of a scan that is to be read as a whole: once one side of a join has
-    /// ended, DataFusion asks for no more of the other.
+    /// Reads the remaining splits of a scan that must be read whole: once one input of a join has ended,
+    /// DataFusion requests no more of the other.
     ///
     /// # Errors
-    /// As reading.
+    /// Errors of reading.
     pub(crate) fn read_remaining_splits(&self) -> Result<()> {
         if !self.reads_all_records || !self.queue.is_used.load(Ordering::Relaxed) {
             return Ok(());
@@ -1104,19 +1114,19 @@ impl Scan {
     }
 }
 
-/// Where the batches of a split are.
+/// Returns the positions of a split's batches in the input.
 fn batch_places(index: usize) -> impl Iterator<Item = BatchPosition> {
     let split = u32::try_from(index).unwrap_or(u32::MAX);
     (0..=u32::MAX).map(move |batch| BatchPosition { split_index: split, batch_index: batch })
 }
 
-/// How often who waits for readers looks whether the run was stopped.
+/// Poll interval for cancellation while waiting for other readers of the queue.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One of the partitions that share a queue.
 struct QueuePartition {
     scan: Arc<Scan>,
-    /// How often it was executed.
+    /// Number of executions so far. A recursive query executes a partition several times.
     execution_count: AtomicUsize,
 }
 

@@ -1,5 +1,5 @@
-//! What is known of a source before it is read, for planning joins: about how many rows it has, and where the
-//! values of a column lie.
+//! Source statistics for the join planner: estimated row counts and value ranges, known before the source is
+//! read.
 
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::stats::Precision;
@@ -13,13 +13,14 @@ use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use crate::build_sides::estimate_memory_bytes;
 use crate::pruning::{NestedFields, file_statistics};
 
-/// Of more files nobody looks at every column of each.
+/// Maximum number of files whose statistics are examined column by column. With more files columns get no
+/// value ranges.
 const BOUNDS_FILES_MAX: usize = 1000;
 
-/// What a value of text takes in a file, where nobody has counted rows.
+/// Assumed stored bytes of one value, for row estimates of sources without row counts.
 const TEXT_VALUE_BYTES: u64 = 8;
 
-/// What is known of the rows of these splits, of the columns of a projection. All of it is inexact.
+/// Estimates the statistics of these splits, for the columns of a projection. All values are inexact.
 pub(crate) fn estimate_statistics(
     source: &Source,
     splits: &[Split],
@@ -63,13 +64,13 @@ fn sum_counts(counts: &ArrayRef) -> Option<u64> {
     sum(counts.as_primitive_opt::<UInt64Type>()?)
 }
 
-/// The least and the greatest value of a column, and how many are null.
+/// Returns the minimum, maximum and null count of a column over all files, or `None` where they are unknown.
 fn column_statistics(
     files: &[Box<dyn PruningStatistics + '_>],
     name: &str,
     data_type: &DataType,
 ) -> Option<ColumnStatistics> {
-    // Keys are of these types; bounds of texts are cut, and a NaN is not within those of floats.
+    // Join keys have these types. Text bounds may be truncated, and float bounds do not include NaN.
     if !data_type.is_integer() && !matches!(data_type, DataType::Date32) {
         return None;
     }

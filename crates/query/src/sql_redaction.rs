@@ -1,4 +1,4 @@
-//! SQL without the passwords and signatures of the URLs that it names.
+//! Removes passwords and signatures of URLs from SQL.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -11,8 +11,8 @@ use tidemill_planning::walk_statement_mut;
 use tidemill_sql::dialects::TableFunctionSources;
 use tidemill_sql::statement::parse_select;
 
-/// Gives tables whose URLs hold what may be secret, a password or a signature, names without
-/// it: plans, messages and columns' names show them. Notes the URLs by these names.
+/// Renames tables whose URLs may hold a secret, a password or a signature, because plans, messages and column
+/// names show table names. Maps the new names to the URLs in `urls`.
 pub(crate) fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String, String>) {
     struct SecretUrlHider<'a>(&'a mut HashMap<String, String>);
 
@@ -43,8 +43,8 @@ pub(crate) fn hide_secrets(statement: &mut Statement, urls: &mut HashMap<String,
     }
 }
 
-/// Notes the URLs of sources that are called like functions, whose tables have names without what may be
-/// secret already.
+/// Adds the URLs of table functions that may hold a secret to `urls`. Their tables already have names without
+/// it.
 pub(crate) fn note_table_function_urls(
     called: &TableFunctionSources,
     urls: &mut HashMap<String, String>,
@@ -58,8 +58,8 @@ pub(crate) fn note_table_function_urls(
     }
 }
 
-/// The SQL as partial tables keep it and messages show it: as it was written, or, if that holds what
-/// may be secret, as it was understood without it.
+/// Returns the SQL for partial tables and messages: as written, or, if it holds a secret, the statement's
+/// text without it.
 pub(crate) fn redact_sql(
     sql: &str,
     statement: &Statement,
@@ -68,7 +68,7 @@ pub(crate) fn redact_sql(
     if hidden.is_empty() { sql.to_string() } else { statement.to_string() }
 }
 
-/// The statement without what may be secret, and its text.
+/// Parses SQL, and returns the statement without secrets, and its text.
 pub(crate) fn parse_without_secrets(sql: &str) -> Result<(Statement, String)> {
     let mut statement = parse_select(sql)?;
     let mut hidden = HashMap::new();

@@ -1,7 +1,8 @@
-//! Tables that stand in for a part of a plan.
+//! Stand-in tables: tables that replace a part of a plan.
 //!
-//! A stand-in names its columns by position, `column_0` and so on, because two columns of a plan may differ in nothing but
-//! their tables. A projection above its scan restores the tables and names of the part that it replaces.
+//! A stand-in names its columns by position, `column_0` and so on, because two columns of a plan may differ
+//! in nothing but their tables. A projection above its scan restores the tables and names of the replaced
+//! part.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ fn positional_name(index: usize) -> String {
     format!("column_{index}")
 }
 
-/// Returns the schema of a table that stands in for a plan of this schema.
+/// Returns the schema of a table that replaces a plan with the schema `replaced`.
 pub(crate) fn positional_schema(replaced: &DFSchema) -> SchemaRef {
     let fields = replaced.fields().iter().enumerate().map(|(index, field)| {
         Field::new(positional_name(index), field.data_type().clone(), field.is_nullable())
@@ -31,7 +32,7 @@ pub(crate) fn positional_schema(replaced: &DFSchema) -> SchemaRef {
 /// [`positional_schema`].
 ///
 /// # Errors
-/// As DataFusion's plan builder.
+/// Errors of DataFusion's plan builder.
 pub(crate) fn scan_stand_in(
     name: &str,
     provider: Arc<dyn TableProvider>,
@@ -49,7 +50,7 @@ pub(crate) fn scan_stand_in(
 /// Returns a step that reads a table of one partition.
 ///
 /// # Errors
-/// As DataFusion's, if the projection does not fit.
+/// DataFusion's error for a projection that does not fit.
 pub(crate) fn scan_one_partition(
     partition: Arc<dyn PartitionStream>,
     projection: Option<&Vec<usize>>,

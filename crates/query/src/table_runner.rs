@@ -1,18 +1,18 @@
-//! The partial-table runner: every split through the map into a table, the tables into one.
+//! The runner of the table path: maps every split into an aggregate table, and merges the tables into one.
 //!
-//! Workers take splits in order. A gate lets splits through in split order: there the guess of
-//! where a split's first record starts is checked against where the split before it ended, and what
-//! came of it is counted. What waits at the gate is bounded: a worker begins a split only a few
-//! behind the one that passes next. Whoever waits there leaves its core to other runs on this machine.
+//! Workers take splits in order. A gate lets splits through in split order: there each speculative boundary
+//! is checked against the end of the split before, and the split is counted. The number of splits that wait
+//! at the gate is bounded: a worker starts a split only a few behind the next to pass. A worker that waits
+//! leaves its core to other runs on this machine.
 //!
-//! Where all states answer the same in any order of rows, a worker fills one table with all of
-//! its splits, and the workers' tables are merged in the end: each group is merged once a worker, not
-//! once a split. A split that guessed its start wrong has filled a worker's table with rows that
-//! are none; then everything is filled anew, the second way.
+//! Where all states give the same answer in any order of rows, a worker fills one table with all of its
+//! splits, and the workers' tables are merged in the end: each group is merged once per worker, not once per
+//! split. A split with a wrong boundary has filled a worker's table with invalid rows; then all tables are
+//! filled again, the second way.
 //!
-//! Where the order of rows matters, and after a wrong guess, a worker fills a table per split and
-//! hands it over as chunks, which pass the gate with their split; a split that guessed wrong is read
-//! again, and nothing of its first reading has been merged.
+//! Where the order of rows matters, and after a wrong boundary, a worker fills a table per split and hands it
+//! over as chunks, which pass the gate with their split. A split with a wrong boundary is read again, and
+//! nothing of its first reading has been merged.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,33 +38,33 @@ use tracing::debug_span;
 use crate::map::SplitMap;
 use crate::scan::{Scan, SplitOutcome};
 
-/// What the runner works on.
+/// The input and resources of one run of map and tables.
 pub(crate) struct TableRun<'a> {
-    /// What a split's rows go through.
+    /// The map of a split's rows.
     pub map: SplitMap,
     /// The splits below the map.
     pub scan: Arc<Scan>,
-    /// What is kept per group.
+    /// The keys and aggregates of the tables.
     pub spec: &'a Arc<TableSpec>,
-    /// Threads at most.
+    /// Maximum number of threads.
     pub threads_max: usize,
     /// Memory account of all tables of the run.
     pub memory_account: MemoryAccount,
-    /// Where tables spill to.
+    /// Folders for spill files.
     pub spill_dirs: &'a [PathBuf],
-    /// Stops the run.
+    /// Cancels the run.
     pub cancel: &'a CancelFlag,
-    /// Told of what is spilled.
+    /// Counter of processor time, rows and spilled bytes.
     pub progress: &'a RunProgress,
 }
 
-/// How often a worker that waits looks whether the run has ended.
+/// Poll interval for the end of the run while a worker waits at the gate.
 const GATE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Runs the map over all splits and merges what comes of them.
+/// Runs the map over all splits, and merges the tables.
 ///
 /// # Errors
-/// The first that a split, in split order as far as is known, or a merge meets.
+/// The first error of a split, in split order as far as known, or of a merge.
 pub(crate) fn run_tables(work: &TableRun<'_>) -> Result<MergedTable> {
     if work.spec.is_order_insensitive() {
         match fill_tables(work, FillOrder::Any, 0, None)? {
@@ -75,19 +75,19 @@ pub(crate) fn run_tables(work: &TableRun<'_>) -> Result<MergedTable> {
     fill_in_split_order(work, 0)
 }
 
-/// What came of some splits whose tables somebody else merges with those of others.
+/// The tables of some splits, which the driver merges with those of other splits.
 pub(crate) enum UnmergedTables {
     /// One table, where the order of rows does not matter.
     SingleTable(MergedTable),
-    /// Chunks of one split after the other.
+    /// Chunks, in the order of the splits.
     Chunks(Vec<DeferredChunk>),
 }
 
 impl UnmergedTables {
-    /// Its groups in their form on disk, one batch after another.
+    /// Passes the groups to `take`, batch by batch, in their form on disk.
     ///
     /// # Errors
-    /// Where they cannot be read back; what is done with them.
+    /// Errors of reading groups back, and those of `take`.
     pub(crate) fn for_each_batch(
         self,
         take: &mut dyn FnMut(RecordBatch) -> Result<()>,
@@ -110,10 +110,10 @@ impl UnmergedTables {
     }
 }
 
-/// The same for some of a query's splits.
+/// Runs the map over some of a query's splits, and leaves the merge to the driver.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run_tables`].
 pub(crate) fn run_unmerged_tables(work: &TableRun<'_>) -> Result<UnmergedTables> {
     if work.spec.is_order_insensitive() {
         return run_tables(work).map(UnmergedTables::SingleTable);
@@ -136,25 +136,25 @@ fn fill_in_split_order(work: &TableRun<'_>, counted: usize) -> Result<MergedTabl
     }
 }
 
-/// In which order the states take rows.
+/// The order in which the states take rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FillOrder {
-    /// That of the splits.
+    /// The order of the splits.
     BySplit,
-    /// Any; a worker has one table.
+    /// Any order, with one table per worker.
     Any,
 }
 
-/// What came of filling tables.
+/// The outcome of filling tables.
 enum FillOutcome {
-    /// All splits, merged.
+    /// The merged table of all splits.
     Complete(MergedTable),
-    /// A split had guessed wrong where it starts; the splits before it have been counted.
+    /// A split had a wrong boundary; the `counted` splits before it have been counted.
     WrongBoundary { counted: usize },
 }
 
-/// Fills tables with all splits, of which the first `counted` have been counted. Chunks in the order of splits are not
-/// merged where there is a place to keep them.
+/// Fills tables with all splits, of which the first `counted` have already been counted. In split order,
+/// chunks go to `kept` unmerged, if it is given.
 fn fill_tables(
     work: &TableRun<'_>,
     order: FillOrder,
@@ -163,7 +163,7 @@ fn fill_tables(
 ) -> Result<FillOutcome> {
     let split_count = work.scan.splits().len();
     let threads = work.threads_max.clamp(1, split_count.max(1));
-    // The workers' own tables get at most two fifths together; there is one per thread.
+    // The workers' tables, one per thread, take at most two fifths of the account together.
     let worker_bytes = work.memory_account.limit_bytes() / 5 * 2 / threads;
     let merger = ChunkMerger::new(
         work.spec,
@@ -203,7 +203,7 @@ fn fill_tables(
                 Err(e) => Err(Error::Io { action: "start", path: "a thread".into(), source: e }),
             };
             if let Err(error) = ended {
-                // "Stopped because another failed" is not what the user should read.
+                // The user should read the first error, not that another thread's failure stopped this one.
                 first_error.get_or_insert(error);
             }
         }
@@ -222,7 +222,8 @@ fn fill_tables(
     Ok(FillOutcome::Complete(merged?))
 }
 
-/// Rows with their positions in the input, the first of them being the split's row of that number.
+/// Appends a column with the rows' positions in the input. `first` is the number of the first row within the
+/// split.
 pub(crate) fn append_positions(
     batch: &RecordBatch,
     split: usize,
@@ -238,28 +239,29 @@ pub(crate) fn append_positions(
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
 }
 
+/// The state that the workers of a run share.
 struct SplitRunner<'a> {
     table_run: &'a TableRun<'a>,
     merger: &'a ChunkMerger,
     fill_order: FillOrder,
-    /// How many splits, from the first on, have been counted before.
+    /// Number of splits, from the first on, that an earlier filling has counted.
     counted_splits: usize,
-    /// Where chunks go that are not merged.
+    /// Receiver of chunks that are not merged here.
     kept_chunks: Option<&'a Mutex<Vec<DeferredChunk>>>,
     gate: Mutex<SplitGate>,
-    /// Told when the gate moves on.
+    /// Signals that a split has passed the gate.
     gate_moved: Condvar,
-    /// How many splits may be read beyond the one that passes next.
+    /// Maximum number of splits read ahead of the next to pass.
     splits_ahead_max: usize,
     next_split: AtomicUsize,
     has_failed: AtomicBool,
     worker_bytes_max: usize,
 }
 
-/// What a worker fills.
+/// A worker's aggregate table, with a scatter buffer beside it.
 pub(crate) struct WorkerTable {
     table: AggregateTable,
-    /// Where its rows go while hardly any two are of one group.
+    /// The buffer of ungrouped rows, in use while hardly any two rows share a group.
     scatter: ScatterBuffer,
     charge: MemoryCharge,
 }
@@ -279,7 +281,7 @@ impl WorkerTable {
         self.charge.bytes()
     }
 
-    /// How many groups its table has.
+    /// Returns the number of groups in the table.
     pub(crate) fn group_count(&self) -> usize {
         self.table.group_count()
     }
@@ -295,8 +297,8 @@ impl WorkerTable {
         Ok(chunk)
     }
 
-    /// Takes rows of the map, and hands over what is enough of them: to `chunks`, or where there are none to the
-    /// merger, for which the worker of this number works then.
+    /// Adds mapped rows, and hands over full tables: to `chunks`, or if `None` to the merger, in which the
+    /// worker of this number then takes part.
     pub(crate) fn add_rows(
         &mut self,
         batch: &RecordBatch,
@@ -350,7 +352,7 @@ impl WorkerTable {
         compute_answer_of_table(&mut self.table, spec)
     }
 
-    /// The groups of its table; none where there are none, or where rows are put apart.
+    /// Takes the groups of the table, or `None` if it has none.
     pub(crate) fn take_groups_if_any(&mut self) -> Result<Option<GroupChunk>> {
         match self.table.group_count() {
             0 => Ok(None),
@@ -358,7 +360,7 @@ impl WorkerTable {
         }
     }
 
-    /// Hands over what is left, whose turn is any.
+    /// Hands the remaining groups and rows to the merger, which merges them in any order.
     pub(crate) fn flush_to_merger(&mut self, merger: &ChunkMerger) -> Result<()> {
         merger.add_chunk(self.take_groups()?)?;
         let blocks = self.scatter.take_blocks()?;
@@ -367,7 +369,7 @@ impl WorkerTable {
         Ok(())
     }
 
-    /// What is left, as a chunk whose turn comes; none of no groups.
+    /// Takes the remaining groups as a chunk to merge in split order, or `None` if there are none.
     pub(crate) fn defer_remaining_groups(
         &mut self,
         merger: &ChunkMerger,
@@ -378,7 +380,8 @@ impl WorkerTable {
         }
     }
 
-    /// Writes the rest to disk, as a chunk whose turn comes; returns none of no groups.
+    /// Writes the remaining groups to disk as a chunk to merge in split order. Returns `None` if there are
+    /// none.
     pub(crate) fn spill_remaining_groups(
         &mut self,
         merger: &ChunkMerger,
@@ -405,28 +408,29 @@ pub(crate) fn compute_answer_of_table(
     other.finish()
 }
 
+/// Merges all groups of a chunk into a table.
 pub(crate) fn merge_whole_chunk(table: &mut AggregateTable, chunk: &GroupChunk) -> Result<()> {
     let rows: Vec<u32> = (0..chunk.group_count()).map(|row| row as u32).collect();
     table.merge(chunk, &rows)
 }
 
-/// A split that was read, well or not.
+/// The result of reading a split into a table, successfully or not.
 struct SplitFill {
     chunks: Vec<DeferredChunk>,
-    /// Rows that came out of the map.
+    /// Number of rows that left the map.
     mapped_rows: u64,
     outcome: Option<SplitOutcome>,
     result: Result<()>,
 }
 
-/// Splits pass in order.
+/// The gate that splits pass in order.
 #[derive(Default)]
 struct SplitGate {
     next_split: usize,
     waiting_splits: BTreeMap<usize, SplitFill>,
-    /// Where the last split that passed ended, and in which file.
+    /// File index and offset at which the last passed split ended.
     last_end: Option<(usize, u64)>,
-    /// Whether rows that are none are in a worker's table.
+    /// True once a worker's table holds rows of a wrong boundary.
     has_wrong_boundary: bool,
     error: Option<Error>,
 }
@@ -474,13 +478,13 @@ impl SplitRunner<'_> {
         Ok(())
     }
 
-    /// Whether nobody is to wait for a turn any more.
+    /// Returns true if the run has failed or was cancelled: no thread waits for a turn any more.
     fn is_stopping(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed) || self.table_run.cancel.is_cancelled()
     }
 
-    /// Waits until a split is near enough to the gate; false where the run has failed. The split
-    /// that passes next is always begun already, or may be.
+    /// Waits until a split is near enough to the gate. Returns false if the run has failed. The next split to
+    /// pass is always near enough.
     fn wait_until_near_gate(&self, index: usize, turn: &mut ComputeTurn<'_>) -> Result<bool> {
         let mut gate = self.gate.lock();
         loop {
@@ -496,8 +500,8 @@ impl SplitRunner<'_> {
         }
     }
 
-    /// Reads a split into the worker's table, and where the order of splits matters from there into
-    /// chunks. Its error is part of the outcome: it may be void. Without a turn it waits for none.
+    /// Reads a split into the worker's table, and in split order from there into chunks. Its error is part of
+    /// the result, because a wrong boundary makes it void. Without a turn it does not wait for one.
     fn read_split(
         &self,
         index: usize,
@@ -510,7 +514,7 @@ impl SplitRunner<'_> {
         read.result = catch_panic(|| self.fill_from_split(index, filled, &mut read, worker, turn));
         read.outcome = self.table_run.scan.take_outcome(index);
         if read.result.is_err() && self.fill_order == FillOrder::BySplit {
-            // What is left of it is no part of the next split.
+            // Its remaining groups must not enter the next split's table.
             read.result = read.result.and(filled.take_groups().map(drop));
         }
         read
@@ -540,7 +544,7 @@ impl SplitRunner<'_> {
             let chunks = (self.fill_order == FillOrder::BySplit).then_some(&mut read.chunks);
             filled.add_rows(&batch, (self.merger, worker), self.worker_bytes_max, chunks)?;
             if let Some(turn) = &mut turn {
-                // Where another thread has failed, the split is read to its end all the same.
+                // A split is read to its end even after another thread has failed.
                 turn.acquire(|| self.is_stopping());
             }
             self.table_run.cancel.check()?;
@@ -556,7 +560,7 @@ impl SplitRunner<'_> {
         Ok(())
     }
 
-    /// Lets through what may pass, reading again what guessed wrong.
+    /// Adds a split to the gate, and lets splits pass in order. Reads a split with a wrong boundary again.
     fn pass_gate(
         &self,
         index: usize,
@@ -588,7 +592,7 @@ impl SplitRunner<'_> {
                     self.worker_bytes_max,
                     &self.table_run.memory_account,
                 )?;
-                // The others wait for the gate meanwhile: it goes on without looking whose turn it is.
+                // Other workers wait at the gate meanwhile, so this one goes on without a turn.
                 let again = self.read_split(index, &mut anew, worker, None);
                 gate.waiting_splits.insert(index, again);
                 continue;
@@ -603,7 +607,7 @@ impl SplitRunner<'_> {
         }
     }
 
-    /// Where a split should have started, if it guessed wrong.
+    /// Returns the correct start of a split, if its speculative boundary was wrong.
     fn find_correct_start(&self, gate: &SplitGate, index: usize, read: &SplitFill) -> Option<u64> {
         let outcome = read.outcome.as_ref().filter(|outcome| !outcome.is_exact_start)?;
         let file = self.table_run.scan.splits()[index].parts.first()?.file.index();
@@ -618,7 +622,7 @@ impl SplitRunner<'_> {
         read: SplitFill,
         worker: usize,
     ) -> Result<()> {
-        // Bad records are counted even where the split failed: they may be why.
+        // Rejected records count even where the split failed: they may be the reason.
         if let Some(outcome) = read.outcome {
             let last = self.table_run.scan.splits()[index].parts.last();
             gate.last_end = last

@@ -1,4 +1,4 @@
-//! What takes a whole plan to test.
+//! Tests that need whole query plans.
 
 mod functions;
 mod joins;

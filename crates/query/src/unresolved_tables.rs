@@ -1,5 +1,5 @@
-//! Which tables does a question read that nobody has said what they are? Who asks from a language with
-//! variables may look for them there.
+//! Unresolved tables of a query: names that are neither sources nor files. A binding for a language with
+//! variables can look them up among those.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -14,21 +14,21 @@ use tidemill_sql::statement::{ParsedStatement, explain_analyze_query, parse_stat
 
 use crate::query_definition::Query;
 
-/// A table that is neither a source with a name nor a file.
+/// A table name that is neither a named source nor a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnresolvedTable {
-    /// As it is written in the SQL, without quotes.
+    /// The name as written in the SQL, without quotes.
     pub written_name: String,
-    /// What a source must be called to be it: SQL takes capitals for small letters outside of quotes.
+    /// The name that a source needs in order to match: SQL lowercases unquoted names.
     pub source_name: String,
 }
 
 impl Query {
-    /// The tables that are neither sources with names nor files, in the order of their names. None of
-    /// a text that is no question, of which planning says what is wrong with it.
+    /// Returns the tables that are neither named sources nor files, in the order of their names. Returns none
+    /// for an invalid statement, whose error planning reports.
     pub fn unresolved_tables(&self) -> Vec<UnresolvedTable> {
         let mut found = BTreeSet::new();
-        // A PIVOT that lists no values is a question of its own first.
+        // A PIVOT without listed values runs a query of its own first.
         let analyzed = explain_analyze_query(&self.sql).ok().flatten();
         let own = analyzed.as_ref().unwrap_or(&self.sql);
         for sql in [Some(own.clone()), dialects::pivot_values_query(own)] {
@@ -46,14 +46,14 @@ impl Query {
     }
 }
 
-/// Whether the name of a table can only be that of a file, or is that of one that is there.
+/// Returns true if a table's name can only be that of a file, or is the name of an existing file.
 pub(crate) fn looks_like_file(name: &str) -> bool {
     name.contains(['/', '.', '*', '?', '[', '{', ':']) || name == "-" || Path::new(name).exists()
 }
 
 fn find_unresolved_tables(asked: &ParsedStatement) -> BTreeSet<UnresolvedTable> {
     let Statement::Statement(statement) = &asked.statement else { return BTreeSet::new() };
-    // Those that are no names of the statement's own, as in WITH.
+    // Without names that the statement itself defines, as in WITH.
     let Ok((read, _)) = resolve_table_references(&asked.statement, true) else {
         return BTreeSet::new();
     };
@@ -66,7 +66,7 @@ fn find_unresolved_tables(asked: &ParsedStatement) -> BTreeSet<UnresolvedTable> 
         read.contains(table.source_name.as_str())
             && !asked.function_sources.contains_key(&table.source_name)
     });
-    // One that is sampled stands in another's place.
+    // A sampled table has a generated name in place of its own.
     let sampled = asked.function_sources.iter().filter(|(name, _)| read.contains(name.as_str()));
     let sampled = sampled.filter_map(|(_, called)| called.sampled_table.clone());
     found.extend(
@@ -75,7 +75,7 @@ fn find_unresolved_tables(asked: &ParsedStatement) -> BTreeSet<UnresolvedTable> 
     found
 }
 
-/// Tables that are written without single quotes, which are files'.
+/// A visitor that collects tables written without single quotes, which denote files.
 struct UnquotedTableCollector(BTreeSet<UnresolvedTable>);
 
 impl Visitor for UnquotedTableCollector {
@@ -137,7 +137,7 @@ mod tests {
         check("SELECT * FROM 'df'", &[]);
         check("SELECT * FROM 'logs/*.csv'", &[]);
         check("SELECT * FROM \"a.csv\"", &[]);
-        // The folder that tests run in.
+        // A folder in the tests' working directory.
         check("SELECT * FROM src", &[]);
         check("WITH df AS (SELECT 1) SELECT * FROM df", &[]);
         check("SELECT * FROM (SELECT 1) AS df", &[]);

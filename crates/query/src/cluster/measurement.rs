@@ -1,12 +1,14 @@
-//! What a query costs here, by running it for a second on one thread.
+//! Measures the costs of a query on this machine by running it for a second on one thread.
 //!
-//! Splits are drawn over the whole input, as those of an answer from a part of it are, and go through the query's map
-//! into its tables. What they take is told by the clock of the processor and not by that on the wall: a disk that is waited
-//! for is another part of the forecast. It is the process's clock, as some bytes are decompressed on other threads.
+//! Splits are sampled from the whole input, as for an answer that rests on a part of it. They pass the
+//! query's map into its tables. The measurement uses the processor's clock and not the wall clock, because
+//! the wait for a disk is another part of the forecast. It is the process's clock, because other threads may
+//! decompress some bytes.
 //!
-//! What beginning a split takes is told from splits of a kibibyte beside those of the usual size: two equations of two
-//! unknowns. Where the input cannot be cut so finely, it is in what the bytes take. Merging is measured by merging the table of the
-//! sample with itself, in the form in which partial tables are kept.
+//! The cost of a split's start follows from splits of a kibibyte beside those of the usual size: two
+//! equations in two unknowns. If the input cannot be cut so finely, the cost per byte includes it. The cost
+//! of a merge is measured by merging the sample's table with itself, in the form in which partial tables are
+//! stored.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,47 +38,47 @@ use crate::table_runner::append_positions;
 use crate::turbo::TurboSettings;
 use crate::turbo::sampling_plan::can_sample_splits;
 
-/// How long splits are read before anything counts: code and files are to be in memory.
+/// Time of reading before the measurement starts, so that code and files are in memory.
 const WARMUP_TIME: Duration = Duration::from_millis(100);
 
-/// No split is begun later than this …
+/// Time of the measurement: no split begins later than this.
 const SAMPLE_TIME: Duration = Duration::from_millis(1000);
 
-/// … and none is read longer than this.
+/// Maximum time of the measurement: no split is read longer than this.
 const SAMPLE_TIME_MAX: Duration = Duration::from_millis(2000);
 
-/// How long tiny splits are begun.
+/// Time during which tiny splits begin.
 const TINY_SPLIT_TIME: Duration = Duration::from_millis(300);
 
-/// The first so many of them do not count.
+/// Number of first tiny splits that are not measured.
 const TINY_SPLIT_WARMUP_COUNT: usize = 16;
 
-/// How long tables are merged, and how often at most: some states grow with each.
+/// Time for measuring merges, and maximum number of rounds: some states grow with each merge.
 const MERGE_TIME: Duration = Duration::from_millis(150);
 const MERGE_ROUNDS_MAX: u64 = 64;
 
-/// Of fewer splits more than otherwise nobody can tell what cutting one takes.
+/// Minimum number of splits beyond those of the usual cut that makes the cost of cutting measurable.
 const EXTRA_SPLITS_MIN: usize = 64;
 
-/// What is kept of a deadline for each interval of a group.
+/// Time for each interval of a group, as a deadline reserves it.
 const INTERVAL_RESERVE_SECONDS: f64 = 15e-6;
 
-/// What came of reading some splits.
+/// The measurement of reading some splits.
 #[derive(Default)]
 struct ReadMeasurement {
     split_count: u64,
-    /// As stored, all columns.
+    /// Stored bytes of all columns.
     bytes: u64,
     row_count: u64,
     seconds: f64,
-    /// Rows and groups after each batch.
+    /// Number of rows and groups after each batch.
     group_growth_marks: Vec<(u64, u64)>,
 }
 
-/// A table that is filled.
+/// An aggregate table that a measurement fills.
 struct MeasuredTable {
     table: AggregateTable,
-    /// Whether rows are told apart by where they stand.
+    /// True if the table needs the position of each row.
     has_positions: bool,
 }
 
@@ -89,7 +91,7 @@ impl MeasuredTable {
     }
 }
 
-/// Splits that are to be read, and what reads them.
+/// Measures the reading of splits through a map into a table.
 struct SplitMeasurer<'a> {
     map: SplitMap,
     scan: Arc<Scan>,
@@ -98,12 +100,12 @@ struct SplitMeasurer<'a> {
 }
 
 impl QueryPlan {
-    /// What the query would take on a cluster, by what it takes here: it is run for about a second, on one thread, over a
-    /// sample of its input. Of a plan that is not run afterwards.
+    /// Forecasts the query's time on a cluster from measurements here: runs the query for about a second, on
+    /// one thread, over a sample of its input. The plan is consumed, because it cannot run afterwards.
     ///
     /// # Errors
-    /// [`Error::Usage`] where the query is not one aggregation over one source, and where its input can be read once
-    /// only, goes through a program or is empty; else what reading and mapping meet.
+    /// [`Error::Usage`] if the query is not one aggregation over one source, or if its input can be read only
+    /// once, goes through a program or is empty; otherwise errors of reading and of the map.
     pub fn forecast(self, cluster: &ClusterSpec) -> Result<ClusterForecast> {
         run_on_large_stack(PLAN_STACK_BYTES, || self.measure_and_forecast(cluster))
     }
@@ -184,7 +186,7 @@ impl QueryPlan {
             .group_growth_marks
             .iter()
             .min_by_key(|(rows, _)| rows.abs_diff(read.row_count / 2));
-        // Neither before the first rows nor after the last.
+        // The middle mark must come after the first rows and before the last ones.
         let half =
             half.copied().filter(|(rows, _)| read.row_count / 4 < *rows && *rows < read.row_count);
         let merged = self.measure_merging(&spec, filling.table.take_chunk()?)?;
@@ -225,7 +227,7 @@ impl QueryPlan {
         }))
     }
 
-    /// What is kept per group: with the sums that intervals rest on, where there are to be some.
+    /// Returns the query's keys and aggregates, with the sums behind intervals if it has estimates.
     fn measured_table_spec(
         &self,
         parts: &AggregationPlan,
@@ -253,7 +255,7 @@ impl QueryPlan {
         Ok(SplitMeasurer { map, scan, plan: self, bytes_max })
     }
 
-    /// The splits of the fine cut, and what cutting one more takes.
+    /// Returns a measurer over the fine cut, and the cost of cutting one more split.
     fn measure_cutting(
         &self,
         table: &SourceTable,
@@ -277,7 +279,8 @@ impl QueryPlan {
         Ok((reader, each))
     }
 
-    /// Reads splits that are all beginning; none where the input is not cut between any two records.
+    /// Reads tiny splits, which consist of little but their start. Returns `None` if the input cannot be cut
+    /// between any two records.
     fn measure_tiny_splits(
         &self,
         table: &SourceTable,
@@ -306,7 +309,7 @@ impl QueryPlan {
             .map(Some)
     }
 
-    /// Merges a table with itself, and finishes it.
+    /// Measures merging a table with itself, and finishing it.
     fn measure_merging(&self, spec: &Arc<TableSpec>, chunk: GroupChunk) -> Result<MergeCost> {
         let groups = chunk.group_count() as f64;
         if groups == 0.0 {
@@ -337,7 +340,7 @@ impl QueryPlan {
     }
 }
 
-/// What each group takes when tables are merged.
+/// The costs of a group when tables are merged.
 #[derive(Default)]
 struct MergeCost {
     group_bytes: f64,
@@ -346,7 +349,8 @@ struct MergeCost {
 }
 
 impl SplitMeasurer<'_> {
-    /// Reads splits into a table until the first of the times has passed; the one at hand is left where the second has.
+    /// Reads splits into a table. No split begins after `begun`, and the current split is abandoned after
+    /// `read`.
     fn read_splits(
         &self,
         filling: &mut MeasuredTable,
@@ -376,7 +380,7 @@ impl SplitMeasurer<'_> {
         Ok(found)
     }
 
-    /// Reads a split; whether it did to its end.
+    /// Reads a split; returns true if all of it was read.
     fn read_split(
         &self,
         index: usize,
@@ -411,7 +415,7 @@ impl SplitMeasurer<'_> {
     }
 }
 
-/// The bytes of a table in a file of its own.
+/// Returns the size of a table in a file of its own.
 fn encoded_table_bytes(groups: &RecordBatch) -> Result<usize> {
     let mut writer = StreamWriter::try_new(Vec::new(), groups.schema_ref())?;
     writer.write(groups)?;
@@ -419,7 +423,7 @@ fn encoded_table_bytes(groups: &RecordBatch) -> Result<usize> {
     Ok(writer.get_ref().len())
 }
 
-/// A part of some bytes.
+/// Returns a share of a number of bytes, at least one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

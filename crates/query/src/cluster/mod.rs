@@ -1,7 +1,8 @@
-//! What a query would take on a cluster: measured here on a sample of its own input, and calculated from that.
+//! The cluster model: the forecast of a query's time on a cluster, from measurements on a sample of its
+//! input.
 //!
-//! - `measure`: what do its bytes, the starts of its splits and the merging of its tables take here?
-//! - `model`: what follows from that for so many cores and disks, and what bounds it?
+//! - `measurement`: the measured costs of bytes, split starts, groups and merges on this machine.
+//! - `model`: the forecast for a number of cores and disks, and its bottleneck.
 
 mod measurement;
 mod model;

@@ -1,15 +1,15 @@
-//! What is told of a cluster, what was measured here, and what follows from the two.
+//! The model of a cluster: its specification, the measurements on this machine, and the forecast from both.
 //!
 //! ```text
 //!   before             reading                       tables                         answer
-//!   cut into splits    max(cores, disks, network)    a machine's cores merge,       finished at
-//!   at one place, and                                then all machines' tables      one place
-//!   joined sources                                   at one place
+//!   cut into splits    max(cores, disks, network)    a machine's cores merge,       finished on
+//!   on the driver,                                   then all machines' tables      the driver
+//!   then build sides                                 on the driver
 //!   ──────────────────►──────────────────────────────►──────────────────────────────►
 //! ```
 //!
-//! Reading and computing go on at once, so that the slowest of them counts; the rest comes one after another. Nothing in
-//! here measures, and nothing reads a clock: equal figures give equal forecasts.
+//! Reading and computing overlap, so only the slowest of them counts; the other phases follow one another.
+//! This module neither measures nor reads a clock: equal figures give equal forecasts.
 
 use std::fmt;
 
@@ -19,54 +19,54 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::memory_budget::{MemorySize, parse_size};
 use tidemill_base::suggestions;
 
-/// What a disk of a cluster reads in a second, where nothing is said: a magnetic one, in sequence.
+/// Default read rate of a disk in bytes per second: a magnetic disk, read sequentially.
 const DISK_BYTES_PER_SECOND: u64 = 200_000_000;
 
-/// What is looked at beside the input itself, where nothing is said.
+/// Default size of the second input that a forecast covers, beside the input itself.
 const TERABYTE: u64 = 1_000_000_000_000;
 
-/// A merge is done in so many parts at once, at most, as there are partitions of a table.
+/// Maximum parallelism of a merge: the number of partitions of a table.
 const MERGE_PARALLELISM_MAX: u64 = 16;
 
-/// The keys of a cluster.
+/// The keys of a cluster specification.
 const CLUSTER_KEYS: [&str; 7] =
     ["cores", "disks", "disk", "machines", "network", "bytes", "groups"];
 
-/// A cluster that there may be: how many cores and disks, and how fast.
+/// A specification of a cluster: the number of cores and disks, and their speed.
 ///
 /// ```
-/// use tidemill_query::Cluster;
+/// use tidemill_query::ClusterSpec;
 ///
-/// let cluster = Cluster::parse("cores=1000,disks=200,disk=150MB/s,bytes=1TB").unwrap();
+/// let cluster = ClusterSpec::parse("cores=1000,disks=200,disk=150MB/s,bytes=1TB").unwrap();
 /// assert_eq!(cluster.cores, 1000);
 /// assert_eq!(cluster.disk_bytes, Some(150_000_000));
-/// assert!(Cluster::parse("disks=200").is_err());
+/// assert!(ClusterSpec::parse("disks=200").is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClusterSpec {
-    /// Cores, all of them as fast as this machine's.
+    /// Number of cores, each as fast as a core of this machine.
     pub cores: u64,
-    /// Disks that hold the input, evenly; none where they are left out.
+    /// Number of disks, over which the input is spread evenly. `None` leaves disks out of the forecast.
     pub disks: Option<u64>,
-    /// Bytes that a disk reads in a second. Default, where there are disks: 200 MB.
+    /// Read rate of a disk in bytes per second. Default with disks: 200 MB.
     pub disk_bytes: Option<u64>,
-    /// Machines, each of which hands over one table. Default: as many as cores.
+    /// Number of machines, each of which sends one table to the driver. Default: the number of cores.
     pub machines: u64,
-    /// Bytes that go through the link of a machine in a second; none where it is left out.
+    /// Rate of a machine's network link in bytes per second. `None` leaves the network out of the forecast.
     pub network_bytes: Option<u64>,
-    /// Bytes of an input that there may be. Default: the input's own, and a terabyte.
+    /// Size of the input to forecast. Default: the query's own input, and a terabyte.
     pub bytes: Option<u64>,
-    /// The groups that all of it has. Default: as many as the growth of the sample's says.
+    /// Number of groups in the whole input. Default: extrapolated from the growth in the sample.
     pub groups: Option<u64>,
 }
 
 impl ClusterSpec {
-    /// Reads `cores=1000,disks=200,disk=200MB/s,machines=32,network=1.25GB/s,bytes=1TB,groups=1e6`; all but the cores
-    /// may be left out.
+    /// Parses `cores=1000,disks=200,disk=200MB/s,machines=32,network=1.25GB/s,bytes=1TB,groups=1e6`. Every
+    /// key except `cores` is optional.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a key that is not known or given twice, for what is no number or size, and where the cores
-    /// are missing.
+    /// [`Error::Usage`] for an unknown or repeated key, for an invalid number or size, and if `cores` is
+    /// missing.
     pub fn parse(text: &str) -> Result<Self> {
         let mut given: [Option<u64>; CLUSTER_KEYS.len()] = [None; CLUSTER_KEYS.len()];
         for part in text.split(',').map(str::trim) {
@@ -148,7 +148,7 @@ impl ClusterSpec {
         })
     }
 
-    /// The same with other cores, and as many machines to a core.
+    /// Returns the specification with another number of cores, and the same ratio of machines to cores.
     fn with_cores(&self, cores: u64) -> Self {
         let machines = u128::from(self.machines) * u128::from(cores) / u128::from(self.cores);
         let machines = u64::try_from(machines).unwrap_or(u64::MAX).clamp(1, cores);
@@ -156,7 +156,7 @@ impl ClusterSpec {
     }
 }
 
-/// A size of at least a byte.
+/// Parses a size of at least one byte.
 fn parse_positive_size(text: &str) -> Option<u64> {
     match parse_size(text) {
         Some(MemorySize::Bytes(bytes)) if bytes > 0 => Some(bytes),
@@ -164,7 +164,7 @@ fn parse_positive_size(text: &str) -> Option<u64> {
     }
 }
 
-/// A whole number of at least one, as `1000`, `1,000` in no case, and `1e6`.
+/// Parses an integer of at least 1, such as `1000` or `1e6`; `1,000` is invalid.
 fn parse_positive_count(text: &str) -> Option<u64> {
     if let Ok(number) = text.parse::<u64>() {
         return (number > 0).then_some(number);
@@ -178,46 +178,47 @@ fn parse_positive_count(text: &str) -> Option<u64> {
     ((1.0..1e18).contains(&number) && number.fract() == 0.0).then_some(number as u64)
 }
 
-/// What was measured here, over a sample of the query's own input. Times are of one core.
+/// The measured costs of a query, over a sample of its own input. Times are those of one core.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QueryMeasurement {
-    /// Bytes of the input; of Parquet those of the columns that are read.
+    /// Bytes of the input; for Parquet, those of the columns that are read.
     pub input_bytes: u64,
-    /// The share of the input's stored bytes that the columns have which are read.
+    /// Share of the input's stored bytes that belongs to the columns that are read.
     pub column_share: f64,
-    /// How much of it was read to measure.
+    /// Bytes of the input that were read for the measurement.
     pub bytes: u64,
-    /// Splits of the sample, whole or begun.
+    /// Number of splits in the sample, whole or begun.
     pub splits: u64,
-    /// Rows of it, behind the map.
+    /// Number of rows of the sample above the map.
     pub rows: u64,
-    /// Groups of it.
+    /// Number of groups in the sample.
     pub groups: u64,
-    /// What it took of the processor: of all threads that had to do with it.
+    /// Processor time of the measurement, over all threads of the process.
     pub seconds: f64,
-    /// What each byte takes.
+    /// Time for each byte.
     pub byte_seconds: f64,
-    /// What beginning a split takes; none where it is in what its bytes take, as of files that are read whole.
+    /// Time for the start of a split. `None` if the time for its bytes includes it, as for files that are
+    /// read whole.
     pub start_seconds: Option<f64>,
-    /// What a split takes where the input is cut, at one place.
+    /// Time for cutting one split, on the driver.
     pub cut_seconds: f64,
-    /// The bytes that a split has at least, as it cannot be cut further; 0 where it can.
+    /// Minimum bytes of a split if the input cannot be cut further; otherwise 0.
     pub split_bytes_min: u64,
-    /// How groups grow: those of twice the bytes are so many powers of two more. 0 where they are all there, 1 where
-    /// every row is a group of its own.
+    /// Growth exponent of groups: twice the bytes have 2 to the power of `growth` times as many groups. 0 if
+    /// the sample has all groups, 1 if every row is a group of its own.
     pub growth: f64,
-    /// The bytes of a group in a table that is handed over.
+    /// Bytes of a group in a table that is sent to the driver.
     pub group_bytes: f64,
-    /// What merging a group into a table takes.
+    /// Time to merge a group into a table.
     pub merge_seconds: f64,
-    /// What a group takes from the merged table to its answer.
+    /// Time for a group from the merged table to its answer.
     pub finish_seconds: f64,
-    /// What was read as a whole before, since it is joined.
+    /// Time to read the build sides, which comes before all else.
     pub held_seconds: f64,
 }
 
-/// What a split costs that is all beginning, and what each byte does: from splits of the usual size and from tiny ones.
-/// Each is (splits, bytes, seconds). None for the beginning where there are no tiny ones.
+/// Fits the time for the start of a split and the time for a byte, from splits of the usual size and tiny
+/// ones. Each measurement is (splits, bytes, seconds). The start time is `None` without tiny splits.
 pub(super) fn fit_split_costs(
     usual: (u64, u64, f64),
     tiny: Option<(u64, u64, f64)>,
@@ -232,12 +233,12 @@ pub(super) fn fit_split_costs(
     let byte = (splits * s - n * seconds) / determinant;
     match start.is_finite() && byte.is_finite() && start >= 0.0 && byte > 0.0 {
         true => (Some(start), byte),
-        // Too little to be told from the bytes.
+        // The start time is too short to be distinguished from the time for bytes.
         false => (Some(0.0), whole),
     }
 }
 
-/// How groups grow between half of a sample and all of it, each as (bytes, groups).
+/// Fits the growth exponent of groups between half of a sample and all of it, each as (bytes, groups).
 pub(super) fn fit_group_growth(half: (u64, u64), whole: (u64, u64)) -> f64 {
     let more = |one: u64, other: u64| (other.max(1) as f64 / one.max(1) as f64).ln();
     let bytes = more(half.0, whole.0);
@@ -247,14 +248,14 @@ pub(super) fn fit_group_growth(half: (u64, u64), whole: (u64, u64)) -> f64 {
     }
 }
 
-/// What a part of the run takes, in seconds. Those of reading go on at once.
+/// The time of each phase of a run, in seconds. The phases of reading overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct PhaseSeconds {
-    /// Cutting the input into splits, at one place.
+    /// Cutting the input into splits, on the driver.
     pub cut: f64,
-    /// Reading what is joined, before all else.
+    /// Reading the build sides, before all else.
     pub held: f64,
-    /// Reading: beginnings of splits, on the cores.
+    /// Reading: starts of splits, on the cores.
     pub starts: f64,
     /// Reading: bytes, on the cores.
     pub cores: f64,
@@ -262,47 +263,47 @@ pub struct PhaseSeconds {
     pub disks: f64,
     /// Reading: bytes, through the machines' links.
     pub network: f64,
-    /// Tables on their way to one place.
+    /// Transfer of tables to the driver.
     pub gather: f64,
-    /// Merging: of the cores' tables on each machine, and of the machines' at one place.
+    /// Merging: of the cores' tables on each machine, and of the machines' tables on the driver.
     pub merge: f64,
-    /// Answers of the groups, at one place.
+    /// Finishing the answers of the groups, on the driver.
     pub finish: f64,
 }
 
 impl PhaseSeconds {
-    /// What reading takes.
+    /// Returns the time of reading, in which the slowest resource counts.
     pub fn reading_seconds(&self) -> f64 {
         (self.starts + self.cores).max(self.disks).max(self.network)
     }
 
-    /// What all takes.
+    /// Returns the time of all phases.
     pub fn total_seconds(&self) -> f64 {
         self.cut + self.held + self.reading_seconds() + self.gather + self.merge + self.finish
     }
 }
 
-/// What bounds a run.
+/// The bottleneck of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
-    /// The cores, which parse and count.
+    /// The cores, which parse and aggregate.
     Cores,
-    /// There are fewer splits than cores.
+    /// The number of splits, which is smaller than that of cores.
     Splits,
-    /// Beginnings of splits.
+    /// The starts of splits.
     Starts,
     /// The disks.
     Disks,
-    /// The machines' links, by which the input comes.
+    /// The machines' network links, through which the input comes.
     Network,
-    /// Cutting the input, at one place.
+    /// Cutting the input, on the driver.
     Cut,
-    /// What is joined, which is read first.
+    /// The build sides, which are read first.
     Held,
-    /// Merging tables and finishing groups at one place.
+    /// Merging tables and finishing groups, on the driver.
     Merge,
-    /// The bytes of the groups, which go through one machine's link.
+    /// The bytes of the groups, which pass through one machine's link.
     Groups,
 }
 
@@ -322,47 +323,47 @@ impl Bottleneck {
     }
 }
 
-/// What an input of some size takes on some cores.
+/// The forecast for an input of one size on one number of cores.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScenarioForecast {
     /// Bytes of the input.
     pub bytes: u64,
-    /// Bytes that are read of it: with `--sample` and `--drop` a part.
+    /// Bytes of the input that are read: a part of it with `--sample` and `--drop`.
     pub read_bytes: u64,
-    /// Cores.
+    /// Number of cores.
     pub cores: u64,
-    /// Machines.
+    /// Number of machines.
     pub machines: u64,
-    /// Splits that are read.
+    /// Number of splits that are read.
     pub splits: u64,
-    /// Groups of a table that a machine hands over.
+    /// Number of groups in a table that a machine sends.
     pub table_groups: u64,
-    /// Groups of the answer.
+    /// Number of groups of the answer.
     pub groups: u64,
-    /// What each part takes, in seconds.
+    /// The time of each phase.
     pub parts: PhaseSeconds,
-    /// What all of it takes.
+    /// The time of all phases, in seconds.
     pub seconds: f64,
-    /// What bounds it: the part that takes the longest.
+    /// The bottleneck: the phase that takes longest.
     pub bound: Bottleneck,
-    /// The share of `read_bytes` that is read by the deadline, if there is one.
+    /// Share of `read_bytes` that is read by the deadline, if there is one.
     pub deadline_share: Option<f64>,
 }
 
-/// How much of the input is read, and by when.
+/// The part of the input that is read, and the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ReadScope {
-    /// The share of the bytes that is read: of `--sample`, and all but that of `--drop`.
+    /// Share of the bytes that is read: that of `--sample`, without that of `--drop`.
     pub share: f64,
     /// The deadline, in seconds.
     pub deadline_seconds: Option<f64>,
-    /// Whether the input is cut finely, as for an answer that may rest on a part of it.
+    /// True if the input is cut into fine splits, as for an answer that may rest on a part of it.
     pub is_fine: bool,
-    /// The bytes of a split, where they are told.
+    /// Bytes of a split, if the user sets them.
     pub split_bytes: Option<u64>,
 }
 
-/// A whole number of a float that is one or more.
+/// Rounds a number to an integer, at least 0.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -372,7 +373,7 @@ fn round_to_integer(number: f64) -> u64 {
     number.round().max(0.0) as u64
 }
 
-/// What `bytes` of such an input take on a cluster; `target` is the size that splits of so much aim at.
+/// Forecasts an input of `bytes` bytes on a cluster; `target` is the target size of its splits.
 pub(super) fn forecast_scenario(
     measured: &QueryMeasurement,
     cluster: &ClusterSpec,
@@ -384,7 +385,7 @@ pub(super) fn forecast_scenario(
     let split_bytes = target.max(measured.split_bytes_min).clamp(1, bytes.max(1));
     let all_splits = bytes.div_ceil(split_bytes).max(1);
     let splits = round_to_integer((all_splits as f64 * reading.share).ceil()).max(1);
-    // A core reads whole splits.
+    // A core reads whole splits, so the number of rounds counts.
     let rounds = splits.div_ceil(cluster.cores) as f64;
     let each = read / splits as f64;
     let used_cores = cluster.cores.min(splits);
@@ -394,7 +395,7 @@ pub(super) fn forecast_scenario(
         let more = (bytes / measured.bytes.max(1) as f64).powf(measured.growth);
         let found = measured.groups as f64 * more;
         let found = cluster.groups.map_or(found, |known| found.min(known as f64));
-        // Of one row at least, and of no more groups than there were where there is no growth.
+        // At least one group if there are any. Without growth there are no more groups than in the sample.
         if measured.groups == 0 { 0.0 } else { found.max(1.0) }
     };
     let core_groups = groups_of(read / used_cores as f64);
@@ -447,7 +448,7 @@ pub(super) fn forecast_scenario(
     }
 }
 
-/// The part that takes the longest. Of what goes on at once while reading it is the slowest alone.
+/// Returns the phase that takes longest. Phases of reading overlap, so only the slowest of them counts.
 fn find_bottleneck(parts: &PhaseSeconds, has_idle_cores: bool) -> Bottleneck {
     let computing = parts.starts + parts.cores;
     let while_reading = if computing >= parts.disks.max(parts.network) {
@@ -476,21 +477,23 @@ fn find_bottleneck(parts: &PhaseSeconds, has_idle_cores: bool) -> Bottleneck {
     found.0
 }
 
-/// What a query would take on a cluster.
+/// The forecast of a query's time on a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClusterForecast {
-    /// The cluster, as it was told.
+    /// The cluster, as the user specified it.
     pub cluster: ClusterSpec,
-    /// How much of the input is read.
+    /// The part of the input that is read.
     pub reading: ReadScope,
-    /// What was measured here.
+    /// The costs measured on this machine.
     pub measured: QueryMeasurement,
-    /// What follows for inputs of some sizes, on so many cores, and of the last size on a tenth and ten times as many.
+    /// The forecasts for each input size on the given cores, and for the last size on a tenth and on ten
+    /// times as many.
     pub outlooks: Vec<ScenarioForecast>,
 }
 
 impl ClusterForecast {
-    /// What follows from what was measured; `target` says at which size splits of an input aim.
+    /// Computes the forecasts from the measurements; `target` returns the target split size for an input of a
+    /// given size.
     pub(super) fn new(
         cluster: &ClusterSpec,
         reading: ReadScope,
@@ -514,7 +517,7 @@ impl ClusterForecast {
     }
 }
 
-/// A time as people read it.
+/// Formats a time with a unit.
 fn format_time(seconds: f64) -> String {
     match seconds {
         s if s <= 0.0 => "0 s".to_owned(),
@@ -527,7 +530,7 @@ fn format_time(seconds: f64) -> String {
     }
 }
 
-/// A number with two or three digits that say something.
+/// Formats a number with two or three significant digits.
 fn format_digits(number: f64) -> String {
     match number {
         n if n < 9.95 => format!("{n:.1}"),
@@ -536,7 +539,7 @@ fn format_digits(number: f64) -> String {
     }
 }
 
-/// How many in a second, of what takes so long each.
+/// Formats the rate per second of something that takes `seconds`.
 fn format_rate(seconds: f64) -> String {
     if seconds <= 0.0 { "any number".to_owned() } else { format_digits(1.0 / seconds) }
 }
@@ -680,7 +683,7 @@ impl ClusterForecast {
         Ok(())
     }
 
-    /// What is not in it.
+    /// Writes the costs that the forecast leaves out.
     fn write_remarks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut left_out = Vec::new();
         if self.cluster.disks.is_none() {
@@ -705,7 +708,8 @@ impl ClusterForecast {
 mod tests {
     use super::*;
 
-    /// 100 MB/s a core, 1 ms a start, a million splits cut and a million groups merged in a second.
+    /// Returns measured costs: 100 MB/s a core, 1 ms a start, a million splits cut and a million groups
+    /// merged in a second.
     fn measured() -> QueryMeasurement {
         QueryMeasurement {
             input_bytes: 1_000_000_000,
@@ -793,9 +797,9 @@ mod tests {
         let tiny = (500, 500_000, 500.0 * 1e-3 + 0.005);
         let (start, byte) = fit_split_costs(usual, Some(tiny));
         assert!(is_close(start.unwrap(), 1e-3) && is_close(byte, 1e-8));
-        // Without tiny ones the bytes bear all of it.
+        // Without tiny splits the bytes carry all of the cost.
         assert_eq!(fit_split_costs((1, 1000, 1.0), None), (None, 1e-3));
-        // Noise that would make a start less than nothing.
+        // Noise could make the start time negative.
         assert_eq!(
             fit_split_costs((100, 100_000, 1.0), Some((100, 1000, 0.001))),
             (Some(0.0), 1e-5)
@@ -872,10 +876,10 @@ mod tests {
     fn machines_merge_their_cores_tables_first() {
         let measured = measured();
         let alone = forecast_for("cores=1000,machines=1", &measured, TERABYTE, 32_000_000);
-        // A thousand tables in sixteen parts at once, and nothing at another place.
+        // A thousand tables in sixteen parts at once, and none on the driver.
         assert!(is_close(alone.parts.merge, 1000.0 * 1000.0 / 16.0 * 1e-6));
         let some = forecast_for("cores=1000,machines=100", &measured, TERABYTE, 32_000_000);
-        // Ten tables of a machine, all ten at once, and a hundred at one place.
+        // Ten tables of a machine, all ten at once, and a hundred on the driver.
         assert!(is_close(some.parts.merge, 1000.0 * 1e-6 + 100.0 * 1000.0 * 1e-6));
     }
 

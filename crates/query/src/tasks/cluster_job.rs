@@ -1,12 +1,12 @@
-//! A job: what all tasks of a query have in common, as bytes.
+//! The encoded job, which contains what all tasks of a query share.
 //!
 //! ```text
 //!   "TIDEJOB1"
-//!   section 'J' │ JSON: the SQL, what is to come of it, the source that is read in splits
+//!   section 'J' │ JSON: the SQL, the kind of result, the source that is read in splits
 //!   section 'S' │ Arrow: the columns of a source, that one's first        (any number)
-//!   section 'K' │ JSON: how many batches of a joined side follow          (one for each side)
+//!   section 'K' │ JSON: number of batches of a build side that follow     (one for each side)
 //!   section 'B' │ Arrow: rows of that side                                (any number)
-//!   section 'O' │ Arrow: the columns of the result, where workers write it
+//!   section 'O' │ Arrow: the columns of the result, if workers write it
 //! ```
 
 use std::sync::Arc;
@@ -32,61 +32,64 @@ const BUILD_SIDE_SECTION: u8 = b'K';
 const BATCH_SECTION: u8 = b'B';
 const OUTPUT_SCHEMA_SECTION: u8 = b'O';
 
-/// What a worker plans.
+/// The job from which a worker plans a query.
 pub(super) struct ClusterJob {
     pub header: JobHeader,
-    /// Name and columns of each source, of which those that are hidden are marked; the one that is read in splits is the
-    /// first.
+    /// Columns of each source, with hidden ones marked. The first source is the one that is read in splits.
     pub source_schemas: Vec<SchemaRef>,
-    /// The rows of what is joined, a side after the other.
+    /// The rows of each build side.
     pub build_sides: Vec<Vec<RecordBatch>>,
-    /// The columns of the result, where workers write its files.
+    /// The columns of the result, if workers write its files.
     pub output_schema: Option<SchemaRef>,
 }
 
+/// The JSON part of a job.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JobHeader {
-    /// The query.
+    /// The query's text.
     pub sql: String,
-    /// The names of the sources, as the query has them.
+    /// The names of the sources in the query.
     pub names: Vec<String>,
-    /// What is to come of it.
+    /// The kind of result that tasks return.
     pub asked: TaskResultKind,
-    /// What `now()` is, in nanoseconds since 1970.
+    /// The value of `now()`, in nanoseconds since 1970.
     pub planned_ns: i64,
     /// The source that is read in splits.
     pub source: SourceDescription,
-    /// Which of its rows are taken.
+    /// The sample of its rows that the query takes with TABLESAMPLE.
     pub sample: Option<SerializedSample>,
-    /// What becomes of large tables. None: they are sent as others are.
+    /// The shuffle of large tables. `None`: tasks send all tables to the driver.
     pub parting: Option<TableShuffleSpec>,
-    /// How rows go to those who write the output's files. None: they are sent.
+    /// The shuffle of rows to the workers that write the output's files. `None`: tasks send rows to the
+    /// driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub laying: Option<RowShuffleSpec>,
-    /// That the answer may rest on a part of the input: tasks are of splits that were drawn. None: of runs of splits.
+    /// Options for reading sampled splits, if the answer may rest on a part of the input. `None`: tasks read
+    /// consecutive splits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drawn: Option<SampledReadOptions>,
 }
 
-/// How drawn splits are read.
+/// Options for reading sampled splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SampledReadOptions {
-    /// Of how many splits the sums by place are, if they are kept.
+    /// Number of splits for the sums by cell, if tables keep these sums.
     pub cells: Option<usize>,
-    /// Whether splits begin where what stands before them says.
+    /// True if a split's start is determined from the bytes before it.
     pub is_careful: bool,
 }
 
-/// What comes of a job's tasks.
+/// The kind of result that a job's tasks return.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum TaskResultKind {
-    /// Tables, of which there is a line per key and state.
+    /// Tables, described by one line for each key and state.
     Tables(Vec<String>),
-    /// The rows of the map, in the order of the input; no more than `fetch` are wanted of a task.
+    /// Rows of the map, in input order, at most `fetch` of them for each task.
     Rows { fetch: Option<usize> },
 }
 
+/// A TABLESAMPLE clause in serializable form.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct SerializedSample {
     percent: f64,
@@ -177,7 +180,7 @@ fn decode_schema(content: &[u8]) -> Result<SchemaRef> {
     Ok(Arc::clone(&stream.schema()))
 }
 
-/// What is wrong with a job, a task or its part.
+/// Returns the error for an invalid job, task or task result.
 pub(super) fn corrupt_message_error(why: &str) -> Error {
     Error::Corrupt {
         path: "a worker's message".to_owned(),
@@ -191,7 +194,7 @@ pub(super) fn encode_json<T: Serialize>(of: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(of).map_err(|error| Error::Internal(format!("no JSON: {error}")))
 }
 
-/// Appends a section; a vector takes all that is written to it.
+/// Appends a section. Writing to a vector does not fail.
 pub(super) fn append_section(out: &mut Vec<u8>, kind: u8, content: &[u8]) -> Result<()> {
     sections::write_section(out, kind, content)
         .map_err(|e| Error::io("write", "a worker's message", e))

@@ -1,4 +1,5 @@
-//! An output whose files workers may write, shared by whoever has it and whoever has workers write.
+//! An output whose files workers may write, shared between the code that commits it and the query that fills
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +10,11 @@ use tidemill_base::error::Result;
 use tidemill_remote::StorageOptions;
 use tidemill_sink::{SinkSpec, WorkerOutputFile, WorkerOutputSpec, WorkerOutputTarget};
 
-/// How long it is waited for an output before it is looked whether the run has ended.
+/// Poll interval for the output's location and cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// An output whose files workers may write. Whoever has it says where, and takes what was written; cloning shares it.
+/// An output whose files workers may write. Its owner sets the location and takes the written files. Clones
+/// share it.
 #[derive(Debug, Clone)]
 pub struct DistributedOutput(Arc<SharedOutput>);
 
@@ -26,16 +28,17 @@ struct SharedOutput {
 
 #[derive(Debug, Default)]
 struct OutputState {
-    /// Where files are written before they appear, once that is known: none where only this process can write them.
+    /// The location of files before they are committed. The outer `None` is for "not set yet"; the inner one
+    /// means that only this process can write them.
     location: Option<Option<WorkerOutputTarget>>,
-    /// The files, and how many rows they have.
+    /// The row count of the written files, and the files.
     written_files: Option<(u64, Vec<WorkerOutputFile>)>,
-    /// Why workers do not write them, though they might.
+    /// The reason why workers do not write the files although they could.
     warning: Option<String>,
 }
 
 impl DistributedOutput {
-    /// The output of a query; none of one that only this process can write.
+    /// Creates the shared output of a query, or returns `None` if only this process can write it.
     pub fn new(spec: &SinkSpec) -> Option<DistributedOutput> {
         let said = WorkerOutputSpec::from_spec(spec)?;
         let (storage, state) = (spec.storage_options.clone(), Mutex::default());
@@ -48,26 +51,27 @@ impl DistributedOutput {
         Some(DistributedOutput(Arc::new(shared)))
     }
 
-    /// Says where its files are written. A query that workers may write waits for that.
+    /// Sets the location of the files. A query whose output workers may write waits for it.
     pub fn set_location(&self, place: Option<WorkerOutputTarget>) {
         self.0.state.lock().location = Some(place);
         self.0.location_known.notify_all();
     }
 
-    /// The files that workers have written, and how many rows these have, once the query has ended: then it gave no rows.
+    /// Takes the files that workers have written, with their row count, after the query has ended. Such a
+    /// query returns no rows.
     pub fn take_written_files(&self) -> Option<(u64, Vec<WorkerOutputFile>)> {
         self.0.state.lock().written_files.take()
     }
 
-    /// What the user should be told besides.
+    /// Takes the warning for the user, if there is one.
     pub fn take_warning(&self) -> Option<String> {
         self.0.state.lock().warning.take()
     }
 
-    /// Where its files are written.
+    /// Waits for the location of the files and returns it.
     ///
     /// # Errors
-    /// [`Error::Interrupted`].
+    /// [`Error::Interrupted`](tidemill_base::error::Error::Interrupted).
     pub(super) fn wait_for_location(
         &self,
         cancel: &CancelFlag,
@@ -82,17 +86,17 @@ impl DistributedOutput {
         }
     }
 
-    /// What others are told of it.
+    /// Returns the description of the output that workers get.
     pub(super) fn description(&self) -> &WorkerOutputSpec {
         &self.0.description
     }
 
-    /// Notes what was written.
+    /// Records the written files and their row count.
     pub(super) fn set_written_files(&self, rows: u64, files: Vec<WorkerOutputFile>) {
         self.0.state.lock().written_files = Some((rows, files));
     }
 
-    /// How its store is reached.
+    /// Returns the options with which its store is reached.
     pub(super) fn storage_options(&self) -> &StorageOptions {
         &self.0.storage_options
     }

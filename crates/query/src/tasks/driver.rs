@@ -1,4 +1,4 @@
-//! What a driver says of its query to workers, and how their parts are merged.
+//! The driver's side of a distributed query: the job that workers get, and the merge of their results.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,21 +31,21 @@ use crate::explanation::ClusterReadExplanation;
 use crate::plan::QueryPlan;
 use crate::scan::Scan;
 
-/// Each thread gets about so many tasks: what is left for the last ones is small.
+/// Target number of tasks for each thread. With several tasks, little work is left for the last ones.
 const TASKS_PER_THREAD: usize = 8;
-/// Rows travel in parts of splits that have so many bytes at most, where a split has not more.
+/// Maximum number of bytes in a task of several splits whose result is rows.
 const ROW_TASK_BYTES_MAX: u64 = 4 << 20;
-/// What is expected of rows' bytes for each byte of their splits, until the first have come.
+/// Assumed ratio of a result's rows, in bytes, to its splits, until the first result arrives.
 const ROW_RESULT_BYTES_RATIO: f64 = 4.0;
-/// Of so many files it is looked at whether all machines see them.
+/// Number of files probed for visibility on every machine.
 const PROBED_PATHS_MAX: usize = 64;
 
-/// Refuses what workers do not do.
+/// Checks that a cluster can run the query.
 ///
 /// # Errors
-/// [`Error::Usage`], with the reason.
+/// [`Error::Usage`] with the reason.
 pub(crate) fn check_cluster_support(plan: &QueryPlan) -> Result<()> {
-    // A worker plans what stands in the SQL.
+    // A worker plans from the SQL text.
     parse_select(&plan.query.sql)
         .map_err(|_| cluster_unsupported_error("SUMMARIZE is answered on one machine"))?;
     let (stream, map) = match &plan.execution_path {
@@ -60,10 +60,10 @@ pub(crate) fn check_cluster_support(plan: &QueryPlan) -> Result<()> {
     source.map_or(Ok(()), |source| Ok(source.describe().map(drop)?))
 }
 
-/// How the query's splits would be read elsewhere, if they are.
+/// Describes how workers would read the query's splits, or returns `None` if the query has no workers.
 ///
 /// # Errors
-/// Where no worker can be reached.
+/// Fails if no worker can be reached.
 pub(crate) fn explain_cluster_read(plan: &QueryPlan) -> Result<Option<ClusterReadExplanation>> {
     let Some(workers) = &plan.query.workers else { return Ok(None) };
     let (stream, map, sides, cutting, asked) = match &plan.execution_path {
@@ -84,10 +84,10 @@ pub(crate) fn explain_cluster_read(plan: &QueryPlan) -> Result<Option<ClusterRea
     }
     let before = plan.settings.progress.bytes_total();
     let (_, scan) = plan.plan_map_per_split(stream, map)?;
-    // Nothing is read now.
+    // An explanation reads nothing.
     plan.source_tables.iter().for_each(|(_, table)| table.discard_scans());
     plan.settings.progress.set_bytes_total(before);
-    // What is joined is read when it runs.
+    // Build sides are read when the query runs.
     let job = build_job(plan, stream, &sides[..0], (asked, None, None), &scan)?.encode()?;
     let reach = workers.worker_counts()?;
     let mut parts = match (&plan.execution_path, turbo) {
@@ -126,19 +126,20 @@ pub(crate) fn explain_cluster_read(plan: &QueryPlan) -> Result<Option<ClusterRea
     }))
 }
 
-/// What is made of a query's tables.
+/// The form in which a query's merged tables are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FoldOutput {
-    /// Its answers.
+    /// Finished answers.
     Answers,
-    /// Its groups with their states.
+    /// Groups with their states.
     Groups,
 }
 
-/// Runs the map of a query over all splits elsewhere, and merges what comes of them.
+/// Has workers run the query's map over all splits, and merges the resulting tables.
 ///
 /// # Errors
-/// The first that a split, in split order, or a merge meets; [`Error::Usage`] for what cannot be read elsewhere.
+/// The first error of a split, in split order, or of a merge; [`Error::Usage`] if workers cannot read the
+/// input.
 pub(crate) fn fold_tables_on_workers(
     plan: &QueryPlan,
     parts: &AggregationPlan,
@@ -199,7 +200,7 @@ pub(crate) fn fold_tables_on_workers(
         let mut clock = ThreadCpuClock::start();
         if let Some(parted) = part.take_shuffle_file()? {
             let large = reduction.as_mut().ok_or_else(OrderedScheduler::mismatched_splits_error)?;
-            // What came before it is before it.
+            // Results that came before this one stay before it.
             if !is_order_free && !merger.is_unused() {
                 let before = std::mem::replace(&mut merger, new_merger()?);
                 large.add_driver_table(before.finish(settings.threads)?)?;
@@ -228,7 +229,7 @@ pub(crate) fn fold_tables_on_workers(
             let ranged = large.run_reduce_tasks(&dealer)?;
             let precisions = ranged.precisions();
             let answers = match &plans {
-                // Fewer come in the order of their keys, which they have to be together for.
+                // Fewer groups come in key order, so all of them must be in one place.
                 Some(plans) if ranged.group_count() > SORTED_ANSWER_GROUPS_MAX as u64 => {
                     progress.table_counters().add_rows(ranged.group_count());
                     plans.shuffle_and_write_groups(
@@ -256,7 +257,7 @@ pub(crate) fn fold_tables_on_workers(
     Ok(merged)
 }
 
-/// How many workers there are, once they are there.
+/// Waits for workers and returns how many there are.
 fn wait_for_workers(plan: &QueryPlan, workers: &Arc<dyn WorkerPool>) -> Result<WorkerCounts> {
     let progress = &plan.settings.progress;
     progress.set_wait_reason(Some("waiting for the cluster's workers"));
@@ -267,17 +268,17 @@ fn wait_for_workers(plan: &QueryPlan, workers: &Arc<dyn WorkerPool>) -> Result<W
 
 /// Rows that workers read.
 pub(crate) enum ClusterRows {
-    /// They are sent.
+    /// Rows that workers send to the driver.
     SentRows(OrderedWorkerRows),
-    /// They are laid down for workers who write the output's files.
+    /// Rows that workers shuffle to the workers that write the output's files.
     ShuffledRows(ShuffledRows),
 }
 
-/// Starts to read a map's rows elsewhere; `skip` of them are left out, then at most `fetch` are given. All rows of a query
-/// with an output are written by workers, where they can.
+/// Starts to read a map's rows on workers, skips `skip` of them and returns at most `fetch`. If the query has
+/// an output and workers can write it, they write all rows.
 ///
 /// # Errors
-/// As [`fold`]; more may come from the iterator.
+/// Fails as [`fold_tables_on_workers`]; the iterator may return more errors.
 pub(crate) fn read_rows_on_workers(
     plan: &QueryPlan,
     of: (&TableReference, &LogicalPlan, &[BuildSide]),
@@ -315,13 +316,13 @@ pub(crate) fn read_rows_on_workers(
     })
 }
 
-/// Whether rows that are not laid down may be held by this process until it is known whether there are more.
+/// Returns true if this process may hold rows until it knows whether there are enough of them to shuffle.
 fn can_hold_rows(plan: &QueryPlan) -> bool {
     let held_max = plan.settings.memory_share_bytes(1, 16) as u64;
     plan.query.scratch.inline_bytes_max.is_none_or(|bytes_max| bytes_max <= held_max)
 }
 
-/// Who writes the files of a query's output, and from where; none where this process does.
+/// Plans how workers write the files of a query's output, or returns `None` if this process writes them.
 fn plan_output_writes(
     plan: &QueryPlan,
     stream: &TableReference,
@@ -331,7 +332,7 @@ fn plan_output_writes(
 ) -> Result<Option<OutputWritePlan>> {
     let table = plan.source_table(stream.table());
     let Some(source) = table.as_ref().and_then(|table| table.source()) else { return Ok(None) };
-    // Whoever reads a bucket and writes to another has one way to reach both.
+    // A worker that reads one bucket and writes to another has one set of credentials for both.
     let of_source = &source.spec().storage_options;
     let both = of_source.with_overrides(output.storage_options()).worker_options();
     let is_remote = source.files().iter().any(|file| file.local_path().is_none());
@@ -341,8 +342,8 @@ fn plan_output_writes(
     OutputWritePlan::plan_writes(output, folder, (reach, bytes_max), secrets, &plan.settings.cancel)
 }
 
-/// Starts to read splits whose rows are laid down, or whose tables are when they are merged; without that where workers do
-/// not see where the output is.
+/// Starts tasks whose rows, or rows of merged tables, are shuffled for writing. Falls back to tasks without a
+/// shuffle if workers do not see the output's folder.
 fn start_shuffled_tasks(
     plan: &QueryPlan,
     of: (&TableReference, &LogicalPlan, &[BuildSide]),
@@ -369,7 +370,7 @@ fn start_shuffled_tasks(
     }
 }
 
-/// How splits are made tasks whose parts are tables.
+/// Returns the sizing of tasks whose results are tables.
 fn table_task_sizing(plan: &QueryPlan) -> TaskSizing {
     TaskSizing {
         tasks_per_thread: TASKS_PER_THREAD,
@@ -380,7 +381,7 @@ fn table_task_sizing(plan: &QueryPlan) -> TaskSizing {
     }
 }
 
-/// The same of tasks whose parts are rows.
+/// Returns the sizing of tasks whose results are rows.
 fn row_task_sizing(plan: &QueryPlan) -> TaskSizing {
     TaskSizing {
         task_bytes_max: ROW_TASK_BYTES_MAX,
@@ -426,7 +427,7 @@ fn start_ordered_tasks(
     Ok((dealer, scan))
 }
 
-/// A job with what workers need beside it.
+/// Encodes a job and adds the credentials, paths and files that workers need.
 fn package_job(plan: &QueryPlan, job: ClusterJob, scan: &Scan) -> Result<SubmittedJob> {
     Ok(SubmittedJob {
         encoded_job: job.encode()?,
@@ -439,10 +440,10 @@ fn package_job(plan: &QueryPlan, job: ClusterJob, scan: &Scan) -> Result<Submitt
     })
 }
 
-/// Starts to have drawn splits read into tables of `spec`.
+/// Starts tasks that read sampled splits into tables of `spec`.
 ///
 /// # Errors
-/// As [`fold`].
+/// Fails as [`fold_tables_on_workers`].
 pub(crate) fn start_sampled_tables(
     plan: &QueryPlan,
     parts: &AggregationPlan,
@@ -456,10 +457,10 @@ pub(crate) fn start_sampled_tables(
     start_sampled_tasks(plan, job, scan, workers, u64::MAX)
 }
 
-/// Starts to have rows of drawn splits found; `skip` of them are left out, then at most `fetch` are given.
+/// Starts tasks that read rows of sampled splits. The reader skips `skip` rows and returns at most `fetch`.
 ///
 /// # Errors
-/// As [`rows`].
+/// Fails as [`read_rows_on_workers`].
 pub(crate) fn start_sampled_rows(
     plan: &QueryPlan,
     (stream, sides): (&TableReference, &[BuildSide]),
@@ -486,7 +487,7 @@ fn start_sampled_tasks(
     SampledScheduler::start_job(workers, job, scan, run, (attempts_max, bytes_max))
 }
 
-/// Refuses a map that reads something besides its split: a worker has no more.
+/// Checks that a map reads nothing but its split, because a worker has no other source.
 fn check_map_reads_one_source(
     plan: &QueryPlan,
     stream: &TableReference,
@@ -507,7 +508,7 @@ fn check_map_reads_one_source(
     }
 }
 
-/// What all tasks have in common.
+/// Builds the job that all tasks share.
 fn build_job(
     plan: &QueryPlan,
     stream: &TableReference,
@@ -543,7 +544,8 @@ fn build_job(
     })
 }
 
-/// Files on a disk that splits are of, at most [`PATHS_MAX`] of them, spread over all.
+/// Returns at most [`PROBED_PATHS_MAX`] local files of the splits, spread over all of them, and the last
+/// file.
 fn select_probed_paths(splits: &[Split]) -> Result<Vec<String>> {
     let files = splits.iter().flat_map(|split| &split.parts).map(|piece| &piece.file);
     let mut paths = Vec::new();

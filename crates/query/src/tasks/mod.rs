@@ -1,27 +1,45 @@
-//! A query's splits read elsewhere: by other processes, on other machines.
+//! Distributed execution: worker processes, on this or other machines, read a query's splits.
 //!
 //! ```text
 //!   driver                                  workers, anywhere
 //!     plan · list · cut                        plan again, over the same columns
 //!       job  ───────────────────────────────►  once
 //!       task: some splits  ─────────────────►  map ─ tables
-//!       merge · finish  ◄──── a part: groups and what was read of each split
+//!       merge · finish  ◄──── a task result: groups and a report on each split
 //! ```
 //!
-//! Who asks plans once, from listings and samples. A [job](job) is the SQL, the columns of its sources and the rows of
-//! what is joined; a [task](task) is some splits that follow one another, by their files' names, versions and ranges. A
-//! worker plans the SQL again over those columns, and so finds the same map and the same tables; it is refused if it finds
-//! others. What it gives is a part of the table, or rows (`docs/formats/task.md`), which passes a gate in the order of the
-//! splits: whether each began where the one before it ended is checked between workers as it is between threads, and
-//! rows and states that depend on order come in it, so that the answer is the same bytes as that of one machine.
+//! The driver plans once, from listings and samples. A [cluster job](cluster_job) contains the SQL, the
+//! columns of its sources and the rows of the build sides. A [read task](task_messages) contains consecutive
+//! splits, described by their files' names, versions and ranges. A worker plans the SQL again over the same
+//! columns, and so gets the same map and the same tables; it refuses the job if it gets others.
 //!
-//! A table that is too large to be sent goes to a scratch file, put apart by ranges of its keys' hashes. When all splits
-//! have been read, workers merge range by range what all tables have of it, and what the driver is given are answers.
+//! A task result contains chunks of a table, or rows (`docs/formats/task.md`). Results pass a gate in split
+//! order. There the driver checks, as it does between threads, that each split began where the one before it
+//! ended. Rows and order-sensitive states arrive in split order too, so the answer has the same bytes as that
+//! of one machine.
 //!
-//! Rows whose files workers may write go the same way: put apart by the files that they are for, and [laid down](laid) for
-//! those who write these; the driver makes them appear.
+//! A worker writes a table that is too large to send to a scratch file, partitioned by ranges of its key
+//! hashes. Once all splits are read, workers merge all tables range by range, and the driver receives the
+//! answers.
 //!
-//! How a task reaches a worker is somebody else's: whoever can start processes is [`Workers`].
+//! Rows whose output files workers may write go the same way. Workers partition them by output file and
+//! [shuffle](row_shuffle) them to the workers that write the files; the driver commits the files.
+//!
+//! This module does not know how a task reaches a worker: a [`WorkerPool`] starts processes and delivers
+//! tasks.
+//!
+//! - `cluster_job`: the message with which workers plan a job.
+//! - `task_messages`: the messages of tasks and their results. `serialized_error`: errors in them.
+//! - `driver`: the driver's side: what a cluster can run, how a job starts, how results are merged.
+//! - `ordered_scheduler`, `sampled_scheduler`, `unordered_scheduler`: task schedulers for results in split
+//!   order, for sampled splits, and for tasks in any order.
+//! - `ordered_worker_rows`: the rows that workers send, in split order.
+//! - `shuffle_files`: scratch files with groups or rows by partition. `table_reduction`: the merge of large
+//!   tables.
+//! - `row_shuffle`, `output_tasks`: rows on their way to the workers that write output files, and the tasks
+//!   for that.
+//! - `distributed_output`: an output that the query shares with the code that commits it.
+//! - `task_executor`: the worker's side: the code that runs tasks.
 
 mod cluster_job;
 mod distributed_output;
@@ -63,10 +81,10 @@ use tidemill_base::memory_budget::{self, MemorySize};
 use tidemill_source::filter_program::FilterProgram;
 use tidemill_source::program_files::ProgramFile;
 
-/// That a query is not run by workers elsewhere.
+/// Returns the error for a query that a cluster cannot run.
 pub(crate) fn cluster_unsupported_error(why: &str) -> Error {
     if why.contains("` is called as ") {
-        // It is a mistake wherever it is asked.
+        // This mistake does not depend on where the query runs.
         return Error::usage(why);
     }
     Error::usage_with_hint(
@@ -75,68 +93,71 @@ pub(crate) fn cluster_unsupported_error(why: &str) -> Error {
     )
 }
 
-/// Processes that read splits for a query.
+/// The worker processes that run a query's tasks.
 ///
 /// Methods are called from one thread at a time.
 pub trait WorkerPool: std::fmt::Debug + Send + Sync {
-    /// How many there are; tasks are cut for so many.
+    /// Returns the numbers of machines, workers and threads, from which the driver derives the number of
+    /// tasks. Waits until workers are available.
     ///
     /// # Errors
-    /// Where none can be reached.
+    /// Fails if no worker can be reached.
     fn worker_counts(&self) -> Result<WorkerCounts>;
 
-    /// Says what all tasks that follow are of.
+    /// Starts a job, to which all tasks submitted from now on belong.
     ///
     /// # Errors
-    /// Where no worker can be reached, or one of the paths is not on the machine of one.
+    /// Fails if no worker can be reached, or if one of the job's paths does not exist on a worker's machine.
     fn start_job(&self, job: SubmittedJob) -> Result<()>;
 
-    /// Hands in a task, to be done by whichever worker is free first. One whose worker is slow may be done by another
-    /// beside it, which is told how many were before: of each that was handed in, one end is told.
+    /// Submits a task, which the first free worker runs. If that worker is slow, another worker may run a
+    /// copy of the task at the same time, and is told how many copies started before. Each submitted task
+    /// yields one outcome.
     ///
     /// # Errors
-    /// Where no worker can be reached.
+    /// Fails if no worker can be reached.
     fn submit_task(&self, task: SubmittedTask) -> Result<()>;
 
-    /// What has become of a task; none where nothing has after so long.
+    /// Returns the outcome of a task, or `None` if no task ends within `wait`.
     ///
     /// # Errors
-    /// Where no worker can be reached any more.
+    /// Fails if no worker can be reached any more.
     fn next_outcome(&self, wait: Duration) -> Result<Option<TaskOutcome>>;
 
-    /// Ends all tasks of the job: no more of them is waited for.
+    /// Ends the job and cancels its remaining tasks.
     fn end_job(&self);
 }
 
-/// How many read a query's splits.
+/// Numbers of machines, workers and threads that read a query's splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerCounts {
-    /// Machines.
+    /// Number of machines.
     pub machines: usize,
-    /// Processes.
+    /// Number of worker processes.
     pub workers: usize,
-    /// Threads of all processes.
+    /// Number of threads of all processes together.
     pub threads: usize,
-    /// Whether all of them are on the machine of whoever asks, and see its files.
+    /// True if all workers run on the driver's machine and see its files.
     #[serde(default)]
     pub is_here: bool,
 }
 
-/// How tables that are too large to be sent go from worker to worker.
+/// Options of the scratch storage through which workers exchange tables that are too large to send.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScratchSpec {
-    /// A folder that all machines see, or `s3://bucket/prefix`. Default: the folder for what does not fit memory, where
-    /// all workers are on one machine, and else none: then all tables pass whoever asks.
+    /// A folder that all machines see, or `s3://bucket/prefix`. Default: the spill folder if all workers run
+    /// on one machine; otherwise none, and all tables pass through the driver.
     pub url: Option<String>,
-    /// What is larger goes by way of it, in bytes. Default: 4 MiB.
+    /// Maximum size of a table that is sent to the driver; a larger one goes through scratch storage.
+    /// Default: 4 MiB.
     pub inline_bytes_max: Option<u64>,
 }
 
 impl ScratchSpec {
-    /// As people write it.
+    /// Parses the values of the user's options: the location, and a size as text.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a size that is none.
+    /// [`Error::Usage`] for an invalid size.
     pub fn from_options(url: Option<String>, above: Option<&str>) -> Result<ScratchSpec> {
         let bytes = |text: &str| match memory_budget::parse_size(text) {
             Some(MemorySize::Bytes(bytes)) => Ok(bytes),
@@ -149,7 +170,7 @@ impl ScratchSpec {
         Ok(ScratchSpec { url, inline_bytes_max: part_bytes_max })
     }
 
-    /// The same with what another says that this does not.
+    /// Returns these options, with the values of `other` where this one has none.
     #[must_use]
     pub fn with_defaults(self, other: ScratchSpec) -> ScratchSpec {
         ScratchSpec {
@@ -159,50 +180,52 @@ impl ScratchSpec {
     }
 }
 
-/// What a task took where it was done.
+/// Processor time and wall time of a task on its worker.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TaskTime {
     /// Processor time.
     pub cpu: Duration,
-    /// Time from its beginning to its end.
+    /// Wall time.
     pub wall: Duration,
 }
 
-/// A job on its way to workers.
+/// A job as the driver submits it to a [`WorkerPool`].
 #[derive(Clone, Default)]
 pub struct SubmittedJob {
-    /// What a [`Worker`] is made of.
+    /// The encoded job, from which workers create a [`TaskExecutor`].
     pub encoded_job: Vec<u8>,
-    /// How stores are reached: secrets, which are to be in no log and on no disk.
+    /// Credentials of object stores. They must not appear in a log or on a disk.
     pub secrets: BTreeMap<String, String>,
-    /// Files that are read from a disk, the first and the last of each folder, and some more: all machines have to see them.
+    /// Local files that all machines must see: a selection of those that the splits belong to, and lock
+    /// files.
     pub shared_paths: Vec<String>,
-    /// Files that programs find by name, which come with the job: no machine but this one has to see them.
+    /// Files that filter programs open by name. They are sent with the job, so other machines need not see
+    /// them.
     pub shipped_files: Vec<ShippedFile>,
 }
 
-/// A file on its way to workers.
+/// A local file that is sent to workers with a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShippedFile {
-    /// What a program calls it, by which a [`Worker`] is told where it is.
+    /// The name under which a program opens it. A [`TaskExecutor`] gets the local path for this name.
     pub name: String,
-    /// Where it is on this machine.
+    /// Its path on this machine.
     pub path: PathBuf,
-    /// What messages call it.
+    /// Its name in messages.
     pub shown: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// When it was last written to, in nanoseconds since 1970.
+    /// Time of its last modification, in nanoseconds since 1970.
     pub modified_ns: i64,
-    /// Whether it may be run.
+    /// True if the file is executable.
     pub is_executable: bool,
 }
 
 impl ShippedFile {
-    /// What a program finds by name; what is elsewhere is fetched.
+    /// Returns the files that a program opens by name; fetches remote ones first.
     ///
     /// # Errors
-    /// As [`ProgramFiles::files`](tidemill_source::program_files::ProgramFiles::files).
+    /// Fails as [`ProgramFiles::prepare_files`](tidemill_source::program_files::ProgramFiles::prepare_files).
     pub fn collect_from_program(
         program: Option<&FilterProgram>,
         cancel: &CancelFlag,
@@ -220,30 +243,30 @@ impl ShippedFile {
     }
 }
 
-/// A task on its way to a worker.
+/// A task as the driver submits it to a [`WorkerPool`].
 #[derive(Debug, Clone)]
 pub struct SubmittedTask {
-    /// Its place among the job's tasks.
+    /// Its number within the job.
     pub number: usize,
-    /// How often it was handed in before.
+    /// Number of earlier attempts.
     pub attempt: usize,
-    /// What is expected of its cost: its bytes as stored.
+    /// Its expected cost, as a number of stored bytes.
     pub cost_bytes: u64,
-    /// What it is called where people see it: `flights 3 of 40`.
+    /// Its name in progress displays and logs: `flights 3 of 40`.
     pub display_name: String,
-    /// What a [`Worker`] takes.
+    /// The message for a [`TaskExecutor`].
     pub encoded_task: Vec<u8>,
 }
 
-/// What became of a task.
+/// The outcome of a task: its result, or the reason why its worker is gone.
 #[derive(Debug)]
 pub struct TaskOutcome {
-    /// Its place among the job's tasks.
+    /// The task's number within the job.
     pub number: usize,
-    /// Which of its attempts.
+    /// The attempt that ended.
     pub attempt: usize,
-    /// Whose it was: its machine and process, for people.
+    /// Machine and process of the worker, for display.
     pub worker_name: Option<String>,
-    /// What a [`Worker`] gave; or, in words, why the worker is gone, and the task with it.
+    /// The result message of a [`TaskExecutor`]; or, in words, why the worker is gone, and the task with it.
     pub result: Result<Vec<u8>, String>,
 }

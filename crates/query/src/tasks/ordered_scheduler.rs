@@ -1,10 +1,12 @@
-//! Deals a query's tasks out, and gives what came of them in the order of the splits.
+//! The task scheduler for ordered queries: submits a query's tasks and returns their results in split order.
 //!
-//! Tasks are dealt in the order of the splits, so many ahead of the gate that no worker waits for another. What came
-//! back before its turn waits, in so many bytes at most: no more is dealt than is expected to fit, by what the parts
-//! that came had for each byte of their splits. A task whose worker is gone is handed in again, so many times at most. A
-//! task of which the first split began elsewhere than it should have is handed in again with the right start; nothing of
-//! it has been given.
+//! The scheduler submits tasks in split order, so far ahead of the gate that no worker waits for another. A
+//! result that arrives before its turn waits in memory, whose size is limited. The scheduler submits a task
+//! only if the expected results fit, by the ratio of result bytes to split bytes so far.
+//!
+//! It resubmits a task whose worker is gone, up to a maximum number of attempts. It also resubmits a task
+//! whose first split began at the wrong offset, now with the right one; the gate has passed nothing of that
+//! task.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,32 +24,33 @@ use super::unordered_scheduler::{UnorderedScheduler, times_in_words};
 use super::{SubmittedJob, SubmittedTask, WorkerPool};
 use crate::scan::Scan;
 
-/// So many splits are one task at most.
+/// Maximum number of splits in a task.
 const TASK_SPLITS_MAX: usize = 64;
-/// So many tasks for each thread are dealt ahead of the gate, …
+/// Number of tasks for each thread that are submitted ahead of the gate.
 const LOOKAHEAD_TASKS_PER_THREAD: usize = 4;
-/// … and of small ones so many times as many, as long as they have so many bytes a thread together.
+/// Factor by which more tasks are submitted ahead while they are small: up to `SMALL_TASK_BYTES_PER_THREAD`
+/// together.
 const SMALL_TASK_LOOKAHEAD_FACTOR: usize = 16;
 const SMALL_TASK_BYTES_PER_THREAD: u64 = 4 << 20;
-/// How long it is waited for a message before it is looked whether the run has ended.
+/// Poll interval for task outcomes and cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How a query's splits are made tasks.
+/// Limits by which splits are grouped into tasks and tasks are submitted.
 #[derive(Debug, Clone)]
 pub(super) struct TaskSizing {
-    /// Each thread gets about so many tasks, where there are so many splits.
+    /// Target number of tasks for each thread, if there are that many splits.
     pub tasks_per_thread: usize,
-    /// The most bytes of a task that has more than one split.
+    /// Maximum number of bytes in a task of several splits.
     pub task_bytes_max: u64,
-    /// What is expected of a part's bytes for each byte of its splits, until the first has come.
+    /// Assumed ratio of a result's bytes to those of its splits, until the first result arrives.
     pub result_bytes_ratio: f64,
-    /// What parts may take that wait for their turn, in bytes.
+    /// Maximum number of bytes in results that wait for their turn.
     pub waiting_bytes_max: u64,
-    /// A task that takes its worker down so often fails the query.
+    /// Number of lost workers after which a task fails the query.
     pub attempts_max: usize,
 }
 
-/// The tasks of a query on their way.
+/// The task scheduler of a query whose results are taken in split order.
 pub(super) struct OrderedScheduler {
     workers: Arc<dyn WorkerPool>,
     scan: Arc<Scan>,
@@ -55,75 +58,76 @@ pub(super) struct OrderedScheduler {
     progress: RunProgress,
     sizing: TaskSizing,
     lookahead_tasks_max: usize,
-    /// The places of each task's splits.
+    /// Each task's splits, as a range of indices.
     task_ranges: Vec<Range<usize>>,
-    /// How often a task was handed in before, if it was.
+    /// Number of earlier attempts of each resubmitted task.
     attempts: BTreeMap<usize, usize>,
-    /// How often its worker was gone, if it was.
+    /// Number of lost workers of each task that lost any.
     lost_worker_counts: BTreeMap<usize, usize>,
-    /// The tasks that were told where they start.
+    /// The start offset of each task that was resubmitted with a known one.
     exact_starts: BTreeMap<usize, u64>,
     lookahead: Lookahead,
-    /// What came back before its turn, and what that takes.
+    /// Results that arrived before their turn, and their bytes.
     waiting_results: BTreeMap<usize, Result<TaskResult>>,
     waiting_bytes: u64,
-    /// Bytes of all parts that came, and of their splits.
+    /// Bytes of all results so far, and of their splits.
     result_bytes: u64,
     split_bytes: u64,
-    /// Where the last split that was given ended, and in which file.
+    /// End offset of the last split that passed the gate, and the index of its file.
     last_split_end: Option<(usize, u64)>,
 }
 
-/// The window of tasks that were dealt and not yet passed on, and the bytes of their splits. The sums are updated as
-/// tasks come and go, because there may be 64 tasks ahead for each of many threads, and each of them reads the sums.
+/// The window of tasks that were submitted and have not passed the gate, and the bytes of their splits. The
+/// sums are updated task by task: there may be 64 tasks ahead for each of many threads, and each submission
+/// reads the sums.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Lookahead {
-    /// Number of tasks passed on, which is the number of the next task to pass on.
+    /// Number of tasks that passed the gate, which is the number of the next one to pass.
     passed_count: usize,
-    /// Number of tasks dealt, which is the number of the next task to deal. At least `passed`.
+    /// Number of submitted tasks, which is the number of the next one to submit. At least `passed_count`.
     submitted_count: usize,
-    /// Bytes of the tasks dealt and not yet passed on.
+    /// Bytes of the tasks in the window.
     window_bytes: u64,
-    /// Bytes of those among them that have not come back.
+    /// Bytes of those tasks in the window that have not returned.
     running_bytes: u64,
 }
 
 impl Lookahead {
-    /// Records that the next task was dealt.
+    /// Records that the next task was submitted.
     fn record_submitted(&mut self, bytes: u64) {
         self.submitted_count += 1;
         self.window_bytes += bytes;
         self.running_bytes += bytes;
     }
 
-    /// Records that a task has come back.
+    /// Records that a task returned.
     fn record_returned(&mut self, bytes: u64) {
         self.running_bytes -= bytes;
     }
 
-    /// Records that a task that had come back was dealt again.
+    /// Records that a returned task was submitted again.
     fn record_resubmitted(&mut self, bytes: u64) {
         self.running_bytes += bytes;
     }
 
-    /// Records that the first task of the window, which had come back, was passed on.
+    /// Records that the first task of the window, which had returned, passed the gate.
     fn record_passed(&mut self, bytes: u64) {
         self.passed_count += 1;
         self.window_bytes -= bytes;
     }
 
-    /// Returns the number of tasks dealt and not yet passed on.
+    /// Returns the number of tasks in the window.
     fn count(&self) -> usize {
         self.submitted_count - self.passed_count
     }
 
-    /// Returns true if a task was dealt and not yet passed on.
+    /// Returns true if a task is in the window.
     fn contains(&self, number: usize) -> bool {
         (self.passed_count..self.submitted_count).contains(&number)
     }
 }
 
-/// Runs of splits that are about equally large, as places among the splits.
+/// Groups splits into tasks of about equal size. Returns each task as a range of split indices.
 pub(super) fn group_splits_into_tasks(
     splits: &[Split],
     threads: usize,
@@ -144,10 +148,10 @@ pub(super) fn group_splits_into_tasks(
 }
 
 impl OrderedScheduler {
-    /// Says what the tasks are of; the first are dealt when something is asked for.
+    /// Starts the job. The first tasks are submitted when the first result is requested.
     ///
     /// # Errors
-    /// As [`Workers::begin`].
+    /// Fails as [`WorkerPool::start_job`].
     pub(super) fn start_job(
         workers: &Arc<dyn WorkerPool>,
         job: SubmittedJob,
@@ -178,15 +182,15 @@ impl OrderedScheduler {
         })
     }
 
-    /// Whether all tasks were given.
+    /// Returns true if all results were returned.
     pub(super) fn has_ended(&self) -> bool {
         self.lookahead.passed_count >= self.task_ranges.len()
     }
 
-    /// The next task's part, and the places of its splits; none at the end.
+    /// Returns the next task's result and the indices of its splits, or `None` at the end.
     ///
     /// # Errors
-    /// The first that a split, in split order, meets.
+    /// The first error of a split, in split order.
     pub(super) fn next_result(&mut self) -> Result<Option<(Range<usize>, TaskResult)>> {
         while !self.has_ended() {
             self.submit_lookahead()?;
@@ -217,7 +221,7 @@ impl OrderedScheduler {
         Ok(None)
     }
 
-    /// Waits for what has become of a task, for a while.
+    /// Waits up to `POLL_INTERVAL` for an outcome and records it.
     fn receive_outcome(&mut self) -> Result<()> {
         let Some(done) = self.workers.next_outcome(POLL_INTERVAL)? else { return Ok(()) };
         let attempt = self.attempts.get(&done.number).copied().unwrap_or(0);
@@ -256,7 +260,7 @@ impl OrderedScheduler {
         }
     }
 
-    /// Hands in as many tasks as may be ahead.
+    /// Submits as many tasks as the window and the memory for results allow.
     fn submit_lookahead(&mut self) -> Result<()> {
         while self.lookahead.submitted_count < self.task_ranges.len()
             && self.is_within_lookahead()
@@ -269,7 +273,7 @@ impl OrderedScheduler {
         Ok(())
     }
 
-    /// Whether the next is not too far ahead of the one whose turn it is.
+    /// Returns true if the next task is not too far ahead of the gate.
     fn is_within_lookahead(&self) -> bool {
         let count = self.lookahead.count();
         let small_max = SMALL_TASK_BYTES_PER_THREAD
@@ -279,7 +283,8 @@ impl OrderedScheduler {
             || count < SMALL_TASK_LOOKAHEAD_FACTOR * self.lookahead_tasks_max && is_small
     }
 
-    /// Whether what is to come of the tasks in work and of the next has a place. There always is one in work.
+    /// Returns true if the expected results of the running tasks and of the next one fit. Always true for an
+    /// empty window, so that one task is running.
     fn has_room_for_results(&self) -> bool {
         if self.lookahead.count() == 0 {
             return true;
@@ -294,7 +299,7 @@ impl OrderedScheduler {
         held_bytes <= self.sizing.waiting_bytes_max as f64
     }
 
-    /// Hands a task in; its first split starts there, if that is known by now.
+    /// Submits a task, with the exact start of its first split if that is known.
     fn submit_task(&self, number: usize) -> Result<()> {
         let splits = self.task_splits(number);
         let (files, mut described) = self.scan.source().describe_splits(splits)?;
@@ -321,7 +326,7 @@ impl OrderedScheduler {
         self.submit_task(number)
     }
 
-    /// Hands a task in again whose worker is gone.
+    /// Resubmits a task whose worker is gone, unless it lost too many workers.
     fn retry_lost_task(&mut self, number: usize, why: &str) -> Result<()> {
         let lost = self.lost_worker_counts.entry(number).or_default();
         *lost += 1;
@@ -340,26 +345,26 @@ impl OrderedScheduler {
         self.resubmit_task(number)
     }
 
-    /// Who is told of what is done.
+    /// Returns the run's progress counters.
     pub(super) fn progress(&self) -> &RunProgress {
         &self.progress
     }
 
-    /// Whoever has further tasks done, once all that are of splits were given, behind so many of them.
+    /// Returns a scheduler for tasks that follow all read tasks and another `behind` tasks.
     pub(super) fn unordered_scheduler(&self, behind: usize) -> UnorderedScheduler<'_> {
         UnorderedScheduler {
             workers: &self.workers,
             cancel: &self.cancel,
             progress: &self.progress,
-            // Whatever is still told of the others is told apart by its number.
+            // Task numbers start behind those of earlier tasks, so late outcomes of these are ignored.
             first_number: self.task_ranges.len() + behind,
             attempts_max: Some(self.sizing.attempts_max),
         }
     }
 
-    /// Where the first split of a task should have started, if it guessed wrong.
+    /// Returns the offset at which the first split of a task should have started, if it guessed another one.
     fn corrected_start(&self, number: usize, part: &Result<TaskResult>) -> Option<u64> {
-        // What failed by a wrong start is not told from what fails anyhow.
+        // An error that a wrong start caused looks like any other error.
         let first = self.task_splits(number).first()?;
         let file = first.parts.first()?.file.index();
         let (end_file, end) = self.last_split_end?;
@@ -379,7 +384,7 @@ impl OrderedScheduler {
         }
     }
 
-    /// That a part is not of the splits of its task.
+    /// Returns the error for a result that does not match the splits of its task.
     pub(super) fn mismatched_splits_error() -> Error {
         corrupt_message_error("a part is not of all splits of its task")
     }
@@ -404,8 +409,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The sums equal those of a scan over all tasks in the window, in whichever order tasks come back and are
-        /// dealt again.
+        /// The sums equal those of a scan over all tasks in the window, whatever the order in which tasks
+        /// return and are submitted again.
         #[test]
         fn lookahead_sums_match_a_scan_of_the_window(
             sizes in prop::collection::vec(0..1_000_000_u64, 1..60),

@@ -1,4 +1,4 @@
-//! The rows of a map whose splits are read elsewhere, in the order of the input.
+//! The rows of a map whose splits workers read, in input order.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,16 +14,16 @@ use super::task_messages::{SplitReport, TaskResult};
 use crate::ordered_rows::RowLimits;
 use crate::scan::{ReadCounts, Scan};
 
-/// An iterator of batches.
+/// An iterator over the rows that workers send, in input order.
 pub(crate) struct OrderedWorkerRows {
     scheduler: Option<OrderedScheduler>,
     scan: Arc<Scan>,
     progress: RunProgress,
-    /// The part at hand, and the places of its task's splits.
+    /// The current task's result, and the indices of the task's splits.
     current_result: Option<(Range<usize>, TaskResult)>,
-    /// What was read of those splits of it that have not been counted.
+    /// Reports on those of its splits that are not counted yet.
     pending_reports: VecDeque<SplitReport>,
-    /// What had been read of the first of these when the last batch was made.
+    /// Progress within the first of these splits when its last batch was made.
     current_split_progress: ReadCounts,
     row_limits: RowLimits,
     is_cut_short: bool,
@@ -50,12 +50,12 @@ impl OrderedWorkerRows {
         }
     }
 
-    /// Whether reading ended because no more rows were wanted.
+    /// Returns true if reading ended because the limit was reached.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.is_cut_short
     }
 
-    /// The next batch of the input, before skipping and limiting.
+    /// Returns the next batch of the input, before skipping and limiting.
     fn next_unlimited_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             let Some((places, part)) = &mut self.current_result else {
@@ -75,7 +75,7 @@ impl OrderedWorkerRows {
                     return Ok(Some(batch));
                 }
                 None => {
-                    // A part that ends early has rows enough.
+                    // A result that ends early has enough rows.
                     if self.pending_reports.back().is_none_or(|read| read.place + 1 != places.len())
                     {
                         return Err(OrderedScheduler::mismatched_splits_error());
@@ -87,7 +87,7 @@ impl OrderedWorkerRows {
         }
     }
 
-    /// Counts the splits of the part at hand before one of them.
+    /// Counts those splits of the current result that come before the split at index `before`.
     fn count_splits_before(&mut self, places: &Range<usize>, before: usize) -> Result<()> {
         while let Some(read) = self.pending_reports.pop_front_if(|read| read.place < before) {
             let split = self.scan.splits().get(places.start + read.place);
@@ -101,7 +101,7 @@ impl OrderedWorkerRows {
         Ok(())
     }
 
-    /// Counts what was read, up to the last batch, of the split at which no more rows were wanted.
+    /// Counts the rows, up to the last batch, of the split in which the limit was reached.
     fn count_partial_split(&mut self) -> Result<()> {
         let (Some((places, _)), Some(read)) =
             (&self.current_result, self.pending_reports.pop_front())
@@ -145,7 +145,7 @@ impl Iterator for OrderedWorkerRows {
         let next = self.next_limited_batch();
         if !matches!(next, Ok(Some(_))) {
             self.has_ended = true;
-            // What is in work is nobody's any more.
+            // Dropping the scheduler ends the remaining tasks.
             self.scheduler = None;
             self.current_result = None;
         }

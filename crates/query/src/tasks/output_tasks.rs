@@ -1,4 +1,4 @@
-//! The tasks by which workers lay down rows of groups, and write the files of an output.
+//! The tasks by which workers shuffle rows of groups and write the files of an output.
 
 use std::ops::Range;
 
@@ -14,17 +14,17 @@ use super::shuffle_files::ShuffleFile;
 use super::task_messages::TaskResult;
 use super::unordered_scheduler::{EncodedTask, TaskSource, TaskStats};
 
-/// What one place has to write is likely to become objects that need an upload, if it has more bytes.
+/// Bytes of a writer partition above which its objects probably need an upload.
 const UPLOAD_PARTITION_BYTES_MIN: u64 = 256 << 10;
-/// So many workers may do a task at the same time, each with uploads of its own.
+/// Number of workers that may run copies of a task at the same time, each with its own uploads.
 const TASK_COPIES_MAX: usize = 2;
 
-/// The tasks that lay rows of groups down, and what came of them.
+/// The tasks that shuffle rows of groups, and their results.
 pub(super) struct GroupShuffleTasks<'a> {
     pub ranges: Vec<Option<(ScratchFile, Range<u64>)>>,
     pub ranges_per_task: usize,
     pub progress: &'a RunProgress,
-    /// Of each range.
+    /// The result for each range.
     pub results: Vec<Option<ShuffledRange>>,
 }
 
@@ -69,32 +69,34 @@ impl TaskSource for GroupShuffleTasks<'_> {
     }
 }
 
-/// An object's writer, values and key.
+/// An object's writer partition, path values and key.
 pub(super) type OutputObject = (usize, PathValues, String);
 
-/// The tasks that write files, and what came of them.
+/// The tasks that write files, and their results.
 pub(super) struct FileWriteTasks<'a> {
+    /// The scratch files with the shuffled rows.
     pub shuffle_files: &'a [ShuffleFile],
     /// The objects to write, and the bucket in which the driver begins their uploads. `None` for files.
     pub objects: Option<(&'a WorkerOutputBucket, Vec<OutputObject>)>,
     pub partitions_per_task: usize,
     pub progress: &'a RunProgress,
     pub cancel: &'a CancelFlag,
-    /// Places that are written once more, with an upload for each object.
+    /// Writer partitions that are written once more, with an upload for each object.
     pub retried_partitions: Vec<Range<usize>>,
+    /// All files written so far.
     pub results: WrittenFiles,
-    /// Tasks whose files are there.
+    /// Number of tasks whose files are written.
     pub finished_task_count: u64,
 }
 
 impl FileWriteTasks<'_> {
-    /// How many places there are: one of one file.
+    /// Returns the number of writer partitions; 1 for an output of one file.
     fn partition_count(&self) -> usize {
         let runs = self.shuffle_files.iter().flat_map(|part| &part.runs);
         runs.map(|run| run.len().saturating_sub(1)).max().unwrap_or(0)
     }
 
-    /// The tasks, without those that are done again.
+    /// Returns the number of tasks without retries.
     fn initial_task_count(&self) -> usize {
         self.partition_count().div_ceil(self.partitions_per_task)
     }
@@ -109,7 +111,7 @@ impl FileWriteTasks<'_> {
         }
     }
 
-    /// Begins uploads for those objects of a task that are likely to need one.
+    /// Begins uploads for those objects of a task that probably need one.
     fn begin_uploads(&self, number: usize, places: &Range<usize>) -> Result<Vec<Vec<BegunUpload>>> {
         let Some((bucket, objects)) = &self.objects else { return Ok(Vec::new()) };
         let bytes = |place: usize| -> u64 {

@@ -1,16 +1,20 @@
-//! Rows that workers lay down for other workers, who write the files of an output.
+//! The shuffle of result rows to the workers that write the files of an output.
 //!
 //! ```text
-//!   a task's rows                    one scratch file, by who is to write them       the output's folder
-//!     batch ── apart by path ─────────►  │ 0 │ 1 │ … │ 15 │                   │
-//!     batch ── apart by path ─────────►  │ 0 │ 1 │ … │ 15 │                   ▼
-//!   another task's ───────────────────►  …                     1 of all files, in their order ─ write ─ files without a name
+//!   a task's rows                    one scratch file, by writer partition           the output's folder
+//!     batch ── by path ───────────────►  │ 0 │ 1 │ … │ 15 │                   │
+//!     batch ── by path ───────────────►  │ 0 │ 1 │ … │ 15 │                   ▼
+//!   another task's ───────────────────►  …                     1 of all files, in their order ─ write ─ staged files
 //!                                                                                                              │
-//!   driver: gate · read · which files there are ◄──────────────────────────────────────────────────────────────┘ commit
+//!   driver: gate · reports · list of files ◄───────────────────────────────────────────────────────────────────┘ commit
 //! ```
 //!
-//! What passes the driver are names, offsets, and the values in each file's name. Rows that are few come to it as ever: they
-//! are put behind those before them if there are many after all, and else they are all that there is.
+//! Only names, offsets and the values in each file's name pass through the driver. A task that has few rows
+//! sends them to the driver. The driver appends them to the shuffled rows if other tasks have many; otherwise
+//! they are the whole result.
+//!
+//! A *writer partition* is the set of rows that one worker thread writes, chosen by output path. The
+//! serialized messages call it a place.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -44,79 +48,83 @@ use super::task_messages::TaskResult;
 use super::unordered_scheduler::TaskSource;
 use crate::scan::Scan;
 
-/// So many places are there for each thread: some have more to write than others.
+/// Number of writer partitions for each thread: some have more to write than others.
 const WRITER_PARTITIONS_PER_THREAD: usize = 4;
-/// And so many at least, and at most: each is told where all scratch files have what is its own.
+/// Minimum and maximum number of writer partitions. A writer gets the offsets of its partition in every
+/// scratch file, so their number is limited.
 const WRITER_PARTITIONS_MIN: usize = 16;
 const WRITER_PARTITIONS_MAX: usize = 4096;
-/// Rows are put apart so many bytes at a time, or a sixteenth of the memory: what a place has of each is a section.
+/// Maximum bytes of rows that are coalesced before they are partitioned, because each partition of them
+/// becomes one section. At most `1 / COALESCE_MEMORY_DIVISOR` of the memory.
 const COALESCE_BYTES_MAX: usize = 16 << 20;
 const COALESCE_MEMORY_DIVISOR: usize = 16;
 
-/// How rows are laid down, and who writes what.
+/// The description of a row shuffle that workers get: scratch location, number of writer partitions, output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RowShuffleSpec {
-    /// The place of the query's scratch files.
+    /// The location of the query's scratch files.
     pub url: String,
-    /// Among so many writers rows are put apart.
+    /// Number of writer partitions.
     pub places: usize,
-    /// Rows of more bytes are laid down.
+    /// Maximum bytes of a task's rows that are sent to the driver; more rows are shuffled.
     pub bytes_max: u64,
     pub output: WorkerOutputSpec,
-    /// Where files are before they appear; none of objects.
+    /// The folder of staged files; `None` for an output of objects.
     pub folder: Option<WorkerOutputFolder>,
 }
 
-/// Ranges of finished groups, of which one worker is to lay the rows down.
+/// A task that shuffles the rows of some ranges of finished groups.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ShuffleGroupsTask {
-    /// Where each lies; none of one without groups.
+    /// The location of each range; `None` for a range without groups.
     pub ranges: Vec<Option<(ScratchFile, Range<u64>)>>,
 }
 
-/// Where rows of a range were laid down.
+/// The shuffled rows of a range of finished groups.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct ShuffledRange {
-    /// None without rows.
+    /// The scratch file; `None` without rows.
     pub part: Option<ShuffleFile>,
-    /// The objects that these are for, if they are for objects.
+    /// The paths of the objects that the rows belong to, for an output of objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathValues>,
 }
 
-/// Some places that one worker is to write, each by itself.
+/// A task that writes the output files of some writer partitions, one partition at a time.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WriteFilesTask {
-    /// How many places.
+    /// Number of writer partitions.
     pub count: usize,
-    /// What was laid down, in the order of the splits; its runs have these places alone.
+    /// The scratch files in split order. Their runs have the offsets of these partitions only.
     pub parts: Vec<ShuffleFile>,
-    /// For each time that the task is done at once, the uploads that were begun for its objects.
+    /// The uploads begun for the task's objects, one list for each concurrent copy of the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub begun: Vec<Vec<BegunUpload>>,
 }
 
-/// What was written.
+/// The files that a task wrote, with their row count.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct WrittenFiles {
     pub rows: u64,
     pub files: Vec<WorkerOutputFile>,
-    /// Whether an object has become so large that an upload has to be begun for it: nothing counts then.
+    /// True if an object became too large to be sent back and needs an upload. The task's files are discarded
+    /// then.
     #[serde(default)]
     pub is_too_large: bool,
 }
 
-/// Rows on their way: kept while they are few, and laid down from then on.
+/// Writes rows to be shuffled: holds them while they are few, and writes them to a scratch file from then on.
 pub(super) struct RowShuffleWriter<'a> {
     shuffle_writer: ShuffleWriter<'a>,
-    /// Rows that are put apart together; where there is one place, batches stay as they are.
+    /// Batches that are partitioned together. `None` if there is one writer partition, for which batches stay
+    /// as they are.
     pending_batches: Option<Vec<RecordBatch>>,
     pending_bytes: usize,
     pending_bytes_max: usize,
 }
 
 impl<'a> RowShuffleWriter<'a> {
-    /// Lays down rows of more than `bytes_max`, within its share of so much memory.
+    /// Creates a writer that shuffles rows once they exceed `bytes_max`, within its share of `memory_bytes`.
     pub(super) fn new(
         scratch: &'a ScratchStorage,
         spread: WriterPartitioner,
@@ -157,32 +165,33 @@ impl<'a> RowShuffleWriter<'a> {
         self.shuffle_writer.write(rows)
     }
 
-    /// Ends it, with the paths that it has met.
+    /// Finishes the shuffle and returns the rows or their scratch file, with the output paths of the rows.
     pub(super) fn finish(mut self) -> Result<(Vec<PathValues>, ShuffleOutput)> {
         self.flush_pending()?;
         Ok((self.shuffle_writer.output_paths(), self.shuffle_writer.finish()?))
     }
 }
 
-/// How a query's rows are laid down for workers who write them, if they are to be.
+/// The plan by which workers write a query's rows: shuffle, output and location.
 pub(super) struct OutputWritePlan {
     pub scratch_folder: Arc<ScratchFolder>,
     pub shuffle_spec: RowShuffleSpec,
     pub output: DistributedOutput,
     pub sink_spec: SinkSpec,
-    /// How stores are reached, if that is not as the source says.
+    /// Credentials for object stores, if they are not those of the source.
     pub secrets: Option<BTreeMap<String, String>>,
-    /// Threads of a worker.
+    /// Threads of each worker.
     threads_per_worker: usize,
     location: WorkerOutputTarget,
 }
 
 impl OutputWritePlan {
-    /// Where an output is, which so many may write; none where they would not reach its bucket, as there are no `secrets`
-    /// by which they reach the source as well.
+    /// Plans the writing of an output by the workers of `worker_counts`. Returns `None` if only this process
+    /// can write it, or if workers would not reach its bucket because no `secrets` give access to both the
+    /// source and the bucket.
     ///
     /// # Errors
-    /// [`Error::Interrupted`], and where the scratch folder that the user names cannot be written to.
+    /// [`Error::Interrupted`], or if the scratch folder that the user names cannot be written to.
     pub(super) fn plan_writes(
         output: &DistributedOutput,
         folder: impl FnOnce() -> Result<Option<Arc<ScratchFolder>>>,
@@ -216,10 +225,10 @@ impl OutputWritePlan {
         }))
     }
 
-    /// Has workers lay down the rows of finished groups, and write them.
+    /// Has workers shuffle the rows of finished groups and write them.
     ///
     /// # Errors
-    /// The first that a worker meets.
+    /// The first error of a worker.
     pub(super) fn shuffle_and_write_groups(
         &self,
         dealer: &OrderedScheduler,
@@ -227,7 +236,7 @@ impl OutputWritePlan {
         schema: &SchemaRef,
         cancel: &CancelFlag,
     ) -> Result<()> {
-        // Behind what merged the ranges.
+        // The task numbers follow those of the tasks that merged the ranges.
         let behind = ranged.task_count;
         let ranges = ranged.into_scratch_ranges()?;
         let done = ranges.iter().map(|_| None).collect();
@@ -245,10 +254,10 @@ impl OutputWritePlan {
         self.write_shuffled_rows((dealer, behind), parts, paths, schema, cancel)
     }
 
-    /// Has workers write what was laid down, by tasks that stand behind so many others.
+    /// Has workers write the shuffled rows, by tasks that are numbered behind `behind` others.
     ///
     /// # Errors
-    /// The first that a worker meets.
+    /// The first error of a worker.
     pub(super) fn write_shuffled_rows(
         &self,
         (dealer, behind): (&OrderedScheduler, usize),
@@ -267,7 +276,7 @@ impl OutputWritePlan {
                 paths.sort_unstable();
                 let spread =
                     WriterPartitioner::new(&self.sink_spec, schema, self.shuffle_spec.places)?;
-                // Before anything is begun for them.
+                // This check comes before any upload is begun.
                 spread.check_path_count(paths.len())?;
                 let of_writer = |(values, key)| (spread.writer_index(&values), values, key);
                 Some((bucket, bucket.object_keys(&paths)?.into_iter().map(of_writer).collect()))
@@ -290,7 +299,7 @@ impl OutputWritePlan {
         Ok(())
     }
 
-    /// Notes that workers do not see the output's folder, if that is what an error says.
+    /// Returns true if an error says that workers do not see the output's folder; warns the user then.
     pub(super) fn is_folder_unseen_by_workers(&self, error: &Error) -> bool {
         let Some(folder) = &self.shuffle_spec.folder else { return false };
         let lock = folder.lock.to_string_lossy();
@@ -308,9 +317,11 @@ impl OutputWritePlan {
     }
 }
 
-/// An iterator of batches: of those rows that are few, or that nobody else writes. All others are in files when it ends.
+/// An iterator over the rows that workers did not write, because they are few. All other rows are in files
+/// when it ends.
 pub(crate) struct ShuffledRows {
-    /// None at the end, when what is in work is nobody's any more.
+    /// The unfinished run. `None` after the first call, which drops the scheduler and so ends the remaining
+    /// tasks.
     shuffle_run: Option<RowShuffleRun>,
     few_rows: VecDeque<RecordBatch>,
 }
@@ -323,11 +334,11 @@ struct RowShuffleRun {
     memory_bytes: usize,
     write_plan: OutputWritePlan,
     schema: SchemaRef,
-    /// Rows that came, behind all parts that there are.
+    /// Rows sent to the driver, behind all shuffle files.
     held_batches: Vec<RecordBatch>,
     held_bytes: u64,
     shuffle_files: Vec<ShuffleFile>,
-    /// Of objects, the paths that were met.
+    /// Paths of the objects that the rows belong to, for an output of objects.
     object_paths: HashSet<PathValues>,
 }
 
@@ -372,7 +383,7 @@ impl Iterator for ShuffledRows {
 }
 
 impl RowShuffleRun {
-    /// Has all rows read, and written if they are many.
+    /// Reads all rows. Has workers write them if they are many, and otherwise returns them.
     fn run_to_end(mut self) -> Result<Vec<RecordBatch>> {
         while let Some((places, part)) = self.dealer.next_result()? {
             self.take_result(&places, part)?;
@@ -425,7 +436,7 @@ impl RowShuffleRun {
         }
     }
 
-    /// Lays down what came to this process.
+    /// Shuffles the rows that this process holds.
     fn shuffle_held_batches(&mut self) -> Result<()> {
         if self.held_batches.is_empty() {
             return Ok(());
@@ -446,7 +457,7 @@ impl RowShuffleRun {
     }
 }
 
-/// The rows that were laid down for one place, in their order.
+/// Calls `each` with the batches of one writer partition, in order.
 pub(super) fn for_each_batch_of_partition(
     scratch: &ScratchStorage,
     parts: &[ShuffleFile],

@@ -1,12 +1,12 @@
-//! Drawn splits on their way to workers, and what comes of them, in whichever order.
+//! The task scheduler for sampled splits, whose results may arrive in any order.
 //!
-//! What is wanted next is not known before: whoever draws the splits looks at the clock, and hands in a few at a time,
-//! as workers come free. A task is as many of them as take a worker a small part of the time that is left: what is on
-//! its way when that is up counts for nothing. Of each task one end is told.
+//! The splits of later tasks are not known in advance. The caller watches the clock, and submits a few splits
+//! at a time as workers become free. A task takes a worker a small part of the time that is left, because
+//! unfinished tasks count for nothing at the deadline. Each task yields one outcome.
 //!
-//! A part accounts for the splits of its task: those that were read, failed or stalled. The driver treats a split that
-//! a part does not mention as stalled, and reads it again; else it would wait for the split until the deadline, or
-//! forever.
+//! A result accounts for the splits of its task: those that were read, failed or stalled. The scheduler
+//! treats a split that a result does not mention as stalled, and the caller has it read again. Otherwise the
+//! run would wait for the split until the deadline, or forever.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,24 +24,24 @@ use super::{SubmittedJob, SubmittedTask, WorkerCounts, WorkerPool};
 use crate::scan::{Scan, SplitOutcome};
 use crate::turbo::sampling_plan::is_input_error;
 
-/// A worker has so many tasks at hand or on their way to it.
+/// Number of tasks that a worker has or that are on their way to it.
 const SUBMITTED_TASKS_PER_WORKER: usize = 3;
-/// A task is to take so long …
+/// Maximum expected duration of a task.
 const TASK_DURATION_MAX: Duration = Duration::from_millis(100);
-/// … and no more than one part in so many of the time that is left.
+/// Maximum expected duration of a task, as a divisor of the time that is left.
 const TASK_TIME_DIVISOR: u32 = 20;
-/// So many splits are one task at most.
+/// Maximum number of splits in a task.
 const TASK_SPLITS_MAX: usize = 256;
-/// It is waited for what stalls one part in so many of the time that is left, …
+/// Stall timeout, as a divisor of the time that is left.
 const STALL_TIME_DIVISOR: u32 = 8;
-/// … no longer than this, …
+/// Maximum stall timeout of a split's first attempt.
 const STALL_TIMEOUT_MAX: Duration = Duration::from_secs(2);
-/// … and what has stalled once, as long as it takes.
+/// Stall timeout of a split that has stalled before: in effect none.
 const RETRY_STALL_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);
-/// A new pace counts for so much against those of before.
+/// Weight of a new measurement of seconds per byte against the earlier ones.
 const PACE_SMOOTHING_WEIGHT: f64 = 0.3;
 
-/// Tasks of drawn splits.
+/// The task scheduler for sampled splits.
 pub(crate) struct SampledScheduler {
     workers: Arc<dyn WorkerPool>,
     worker_counts: WorkerCounts,
@@ -49,42 +49,42 @@ pub(crate) struct SampledScheduler {
     cancel: CancelFlag,
     progress: RunProgress,
     attempts_max: usize,
-    /// A task that has more than one split has so many bytes at most.
+    /// Maximum bytes of a task with several splits.
     task_bytes_max: u64,
     pending_tasks: BTreeMap<usize, PendingTask>,
     /// The number of the next task.
     next_number: usize,
-    /// The seconds that a byte takes a worker, once that is known.
+    /// Smoothed seconds that a worker takes for a byte, once measured.
     seconds_per_byte: Option<f64>,
 }
 
-/// A task that was handed in.
+/// A task that was submitted and has not returned.
 struct PendingTask {
     splits: Vec<usize>,
     bytes: u64,
     stall_timeout: Duration,
-    /// How often its worker was gone.
+    /// Number of lost workers.
     lost_worker_count: usize,
 }
 
-/// What came of a task.
+/// The result of a task of sampled splits.
 pub(crate) struct SampledTaskResult {
-    /// Its splits, by their places among all.
+    /// The task's splits, by their index within the scan.
     pub splits: Vec<usize>,
-    /// What was read of them.
+    /// Index, mapped rows and outcome of each split that was read.
     pub outcomes: Vec<(usize, u64, SplitOutcome)>,
-    /// What could not be, and why.
+    /// Splits that failed, with the error.
     pub failures: Vec<(usize, Error)>,
-    /// What stalled.
+    /// Splits that stalled.
     pub stalled_splits: Vec<usize>,
-    /// How many began elsewhere than they seemed to.
+    /// Number of splits that began at another offset than they seemed to.
     pub wrong_start_count: u64,
-    /// Its groups or rows.
+    /// The groups or rows.
     pub result: TaskResult,
 }
 
 impl SampledTaskResult {
-    /// Of a split of which nothing came.
+    /// Creates the result of a task whose only split failed.
     fn from_failure(splits: Vec<usize>, error: Error) -> Self {
         let failed = splits.first().map(|split| (*split, error)).into_iter().collect();
         let (read, stalled, part) = (Vec::new(), Vec::new(), TaskResult::default());
@@ -100,10 +100,10 @@ impl SampledTaskResult {
 }
 
 impl SampledScheduler {
-    /// Says what the tasks are of.
+    /// Starts the job.
     ///
     /// # Errors
-    /// As [`Workers::begin`].
+    /// Fails as [`WorkerPool::start_job`].
     pub(super) fn start_job(
         workers: &Arc<dyn WorkerPool>,
         job: SubmittedJob,
@@ -126,16 +126,16 @@ impl SampledScheduler {
         })
     }
 
-    /// Whether a worker is to be given more.
+    /// Returns true if a worker needs another task.
     pub(crate) fn has_room_for_task(&self) -> bool {
         self.pending_tasks.len() < SUBMITTED_TASKS_PER_WORKER * self.worker_counts.workers.max(1)
     }
 
-    /// Takes from `next` as many splits as make a task with so much time left, and hands them in; false where there
-    /// are none. `splits_max` are one task at most.
+    /// Takes as many splits from `next` as make a task for the time that is left, and submits them. Returns
+    /// false if `next` has none. A task has at most `splits_max` splits.
     ///
     /// # Errors
-    /// Where no worker can be reached.
+    /// Fails if no worker can be reached.
     pub(crate) fn submit_next_splits(
         &mut self,
         next: &mut dyn FnMut() -> Option<usize>,
@@ -150,7 +150,7 @@ impl SampledScheduler {
             let expected = self.seconds_per_byte.map(|pace| bytes as f64 * pace);
             let is_enough = match expected {
                 Some(seconds) => seconds >= takes.as_secs_f64() || bytes >= self.task_bytes_max,
-                // As long as nobody knows how long they take: one for each of its threads.
+                // Until the pace is known, a task has one split for each of the worker's threads.
                 None => splits.len() >= threads,
             };
             if is_enough && !splits.is_empty() {
@@ -174,10 +174,10 @@ impl SampledScheduler {
         Ok(true)
     }
 
-    /// Hands a split in that has stalled before: it is waited for.
+    /// Submits a split that has stalled before, in effect without a stall timeout.
     ///
     /// # Errors
-    /// Where no worker can be reached.
+    /// Fails if no worker can be reached.
     pub(crate) fn resubmit_stalled_split(&mut self, split: usize) -> Result<()> {
         let bytes = self.split(split)?.bytes;
         self.submit_pending(PendingTask {
@@ -207,7 +207,7 @@ impl SampledScheduler {
         self.workers.submit_task(SubmittedTask {
             number,
             attempt: task.lost_worker_count,
-            // They are done in the order in which they were drawn, and what has stalled behind all others.
+            // Workers run tasks in sampling order, and stalled splits behind all others.
             cost_bytes: u64::from(task.stall_timeout != RETRY_STALL_TIMEOUT),
             display_name: format!("split {first} of {}{more}", self.scan.splits().len()),
             encoded_task: content,
@@ -218,10 +218,10 @@ impl SampledScheduler {
         self.scan.splits().get(index).ok_or_else(OrderedScheduler::mismatched_splits_error)
     }
 
-    /// What has become of a task; none where nothing has after so long.
+    /// Returns the result of a task, or `None` if none arrives within `wait`.
     ///
     /// # Errors
-    /// What a task as a whole met; where so many workers are gone over one.
+    /// The error of a task as a whole, or the error for a task that lost too many workers.
     pub(crate) fn next_result(&mut self, wait: Duration) -> Result<Option<SampledTaskResult>> {
         self.cancel.check()?;
         let Some(done) = self.workers.next_outcome(wait)? else { return Ok(None) };
@@ -255,7 +255,7 @@ impl SampledScheduler {
         };
         let mut part = match TaskResult::decode(content) {
             Ok(part) => part,
-            // A file that cannot be opened, say: which of them it is each tells for itself.
+            // For example, a file cannot be opened. Tasks of one split each tell which split it is.
             Err(error) if splits.len() > 1 && is_input_error(&error) => {
                 for split in splits {
                     let bytes = self.split(split)?.bytes;
@@ -292,7 +292,7 @@ impl SampledScheduler {
             false => unaccounted_splits(&splits, &read, &failed),
         };
         if patience == RETRY_STALL_TIMEOUT && !stalled.is_empty() {
-            // The worker had to wait for these splits. Dealing them again would go on forever.
+            // The worker had to wait for these splits. Submitting them again would go on forever.
             return Err(OrderedScheduler::mismatched_splits_error());
         }
         if bytes > 0 && stalled.is_empty() {
@@ -324,7 +324,8 @@ impl SampledScheduler {
         ))
     }
 
-    /// What is on its way: splits that are read, and those that have stalled before.
+    /// Returns the splits of submitted tasks: those on their first attempt, and those that have stalled
+    /// before.
     pub(crate) fn pending_splits(&self) -> (Vec<usize>, Vec<usize>) {
         let of = |again: bool| {
             let tasks = self.pending_tasks.values();
@@ -335,8 +336,8 @@ impl SampledScheduler {
     }
 }
 
-/// Returns the splits of a task that were neither read nor failed. They have stalled, whether or not the part names
-/// them.
+/// Returns the splits of a task that were neither read nor failed. They have stalled, even if the result does
+/// not mention them.
 fn unaccounted_splits(
     splits: &[usize],
     read: &[(usize, u64, SplitOutcome)],
@@ -373,14 +374,14 @@ mod tests {
     /// A change to a task before the worker reads it.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum TaskAlteration {
-        /// Drops the last split of a task that has several, so that its part does not account for it.
+        /// Drops the last split of a task that has several, so that its result does not account for it.
         DropLastSplit,
-        /// Sets the patience to 0 ms, so that splits without new data stall at once.
+        /// Sets the stall timeout to 0 ms, so that splits without new data stall at once.
         ZeroStallTimeout,
     }
 
-    /// One worker, which runs tasks in order, each when the driver waits for it. Returns an error if the driver waits
-    /// although no task is left.
+    /// A pool of one worker, which runs tasks in order, each when the driver waits for it. Returns an error
+    /// if the driver waits although no task is left.
     struct AlteringWorkerPool {
         alteration: TaskAlteration,
         state: Mutex<(Option<TaskExecutor>, VecDeque<SubmittedTask>)>,
@@ -433,7 +434,8 @@ mod tests {
                 let mut told: Vec<usize> = read.chain(failed.iter().map(|it| it.0)).collect();
                 told.extend(stalled);
                 told.sort_unstable();
-                // The part mentions each split once, unless the worker stopped because it had found all wanted rows.
+                // The result mentions each split once, unless the worker stopped because it had found all
+                // wanted rows.
                 let is_cut_short = part.unread_splits.is_cut_short;
                 assert!(is_cut_short || told.iter().copied().eq(0..count), "{told:?} of {count}");
             }
@@ -495,7 +497,7 @@ mod tests {
         check_answers(write_numbers(20_000).path(), TaskAlteration::DropLastSplit);
     }
 
-    /// A worker that stops as soon as no new data has come also accounts for splits that were drawn and not begun.
+    /// A worker that stops at a stall timeout of 0 also accounts for splits that were drawn and not begun.
     #[test]
     fn workers_account_for_each_split_of_a_task_that_ends_early() {
         let folder = write_numbers(20_000);

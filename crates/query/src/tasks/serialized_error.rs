@@ -1,9 +1,9 @@
-//! Errors on their way from whoever works elsewhere to whoever asked.
+//! Errors that travel from a worker to the driver.
 
 use serde::{Deserialize, Serialize};
 use tidemill_base::error::{BadRecord, Error};
 
-/// An error in words; its kind stays what it is.
+/// An error in serializable form, which keeps its kind.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 #[expect(missing_docs, reason = "its variants and their fields are those of the error")]
@@ -136,14 +136,14 @@ impl From<Error> for SerializedError {
             }
             Error::Interrupted => SerializedError::Interrupted,
             Error::Internal(message) => SerializedError::Internal { message },
-            // Text that came from elsewhere already is what it is.
+            // This text was serialized before, so it stays as it is.
             Error::Query(message) => SerializedError::Query { message },
             other => SerializedError::Query { message: other.to_string() },
         }
     }
 }
 
-/// The word for an action: errors have those that the code has.
+/// Returns the static string for an action, because [`Error`] holds static strings.
 fn static_action(word: &str) -> &'static str {
     const ACTIONS: [&str; 8] =
         ["read", "write", "list", "open", "create", "find", "start", "spill to"];

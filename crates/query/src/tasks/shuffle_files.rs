@@ -1,13 +1,13 @@
-//! Tables that are too large to be sent: put apart by ranges of hashes in scratch files, and merged range by range.
+//! Scratch files with partitioned groups or rows, through which workers exchange what is too large to send.
 //!
 //! ```text
 //!   a task's table                      one file, runs of sections           ranges     (tables/ranges.rs)
-//!     chunk ── apart ── G G G ─────────►  │ 0 │ 1 │ … │ 63 │                   │
-//!     chunk ── apart ── G G G ─────────►  │ 0 │ 1 │ … │ 63 │                   ▼
+//!     chunk ── by hash ── G G G ──────►  │ 0 │ 1 │ … │ 63 │                   │
+//!     chunk ── by hash ── G G G ──────►  │ 0 │ 1 │ … │ 63 │                   ▼
 //!   another task's ───────────────────►  …                      range 1 of all files, in their order ─ merge ─ finish
 //! ```
 //!
-//! Bytes go from worker to file to worker; what is told of them are names and offsets.
+//! Bytes go from a worker to a file to another worker. Messages contain only names and offsets.
 
 use std::io::{BufReader, Read};
 use std::ops::Range;
@@ -26,30 +26,31 @@ use tidemill_tables::sections;
 use super::cluster_job::{append_section, corrupt_message_error};
 use super::task_messages::GROUPS_SECTION;
 
-/// What is read of a file at once, of one range.
+/// Buffer size for reading one partition of a scratch file.
 const READ_BUFFER_BYTES: usize = 256 << 10;
 
-/// How large tables are put apart.
+/// The description of a table shuffle that workers get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TableShuffleSpec {
-    /// The place of the query's files.
+    /// The location of the query's scratch files.
     pub url: String,
-    /// Of so many first bits of a hash is a range.
+    /// Number of leading hash bits that select a range.
     pub bits: u32,
-    /// Tables of more bytes are put apart.
+    /// Maximum bytes of a table that is sent to the driver; a larger one is partitioned.
     pub bytes_max: u64,
 }
 
-/// A table in a scratch file.
+/// A scratch file with a partitioned table or partitioned rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ShuffleFile {
     pub file: ScratchFile,
-    /// Runs of sections, one after the other: where each range begins, and where the last of them ends.
+    /// The runs of sections in the file. Each run lists where its partitions begin, and where the last one
+    /// ends.
     pub runs: Vec<Vec<u64>>,
 }
 
 impl ShuffleFile {
-    /// What it has of some ranges; none if that is nothing.
+    /// Returns the file with the offsets of some partitions only, or `None` if they are empty.
     pub(super) fn select_partitions(&self, ranges: &Range<usize>) -> Option<ShuffleFile> {
         let own = |run: &Vec<u64>| run.get(ranges.start..=ranges.end).map(<[u64]>::to_vec);
         let runs: Vec<Vec<u64>> = self.runs.iter().filter_map(own).collect();
@@ -57,7 +58,7 @@ impl ShuffleFile {
         (!runs.is_empty()).then(|| ShuffleFile { file: self.file.clone(), runs })
     }
 
-    /// The bytes of some ranges.
+    /// Returns the number of bytes in some partitions.
     pub(super) fn partition_bytes(&self, ranges: &Range<usize>) -> u64 {
         let of = |run: &Vec<u64>| {
             let ends = run.get(ranges.start).zip(run.get(ranges.end));
@@ -67,14 +68,16 @@ impl ShuffleFile {
     }
 }
 
-/// What became of a table that was written.
+/// The output of a shuffle writer.
 pub(super) enum ShuffleOutput {
-    /// It is so small that it is sent.
+    /// The batches, which are few enough to be sent.
     Batches(Vec<RecordBatch>),
+    /// The scratch file with the partitioned batches.
     File(ShuffleFile),
 }
 
-/// A table on its way: kept until it is large, and put apart from then on.
+/// Writes a table or rows: holds batches until they are large, and partitions them into a scratch file from
+/// then on.
 pub(super) struct ShuffleWriter<'a> {
     scratch: &'a ScratchStorage,
     partitioner: ShufflePartitioner,
@@ -86,11 +89,11 @@ pub(super) struct ShuffleWriter<'a> {
     runs: Vec<Vec<u64>>,
 }
 
-/// By what rows are put apart.
+/// The rule by which rows are partitioned.
 enum ShufflePartitioner {
-    /// Of tables, by ranges of the hashes of so many keys.
+    /// For tables: ranges of the hashes of the first columns, whose number is given.
     HashRanges(KeyHashRanges, usize),
-    /// Of rows, by who is to write them.
+    /// For rows: the worker that writes their output file.
     OutputWriters(Box<WriterPartitioner>),
 }
 
@@ -113,7 +116,8 @@ impl ShufflePartitioner {
 }
 
 impl<'a> ShuffleWriter<'a> {
-    /// A table whose first columns are `key_count` keys; what it is stands in its file's name.
+    /// Creates a writer for a table whose first columns are `key_count` keys. `label` becomes part of the
+    /// file's name.
     pub(super) fn for_groups(
         scratch: &'a ScratchStorage,
         ranges: KeyHashRanges,
@@ -129,7 +133,7 @@ impl<'a> ShuffleWriter<'a> {
         )
     }
 
-    /// Rows, of which each batch stays one.
+    /// Creates a writer for rows. Each batch stays one section.
     pub(super) fn for_rows(
         scratch: &'a ScratchStorage,
         spread: WriterPartitioner,
@@ -162,7 +166,7 @@ impl<'a> ShuffleWriter<'a> {
         }
     }
 
-    /// Appends groups, in their form on disk.
+    /// Appends groups in their stored form, or rows.
     pub(super) fn write(&mut self, groups: RecordBatch) -> Result<()> {
         if self.file_writer.is_none() {
             self.held_bytes +=
@@ -183,7 +187,7 @@ impl<'a> ShuffleWriter<'a> {
         let Some(out) = &mut self.file_writer else { return Ok(()) };
         let count = self.partitioner.partition_count();
         for (range, own) in self.partitioner.partition_rows(groups)? {
-            // Behind a later range begins another run.
+            // A partition before the last one written begins another run.
             let is_behind = self.runs.last().is_none_or(|run| run.len() > range + 1);
             if is_behind {
                 if let Some(run) = self.runs.last_mut() {
@@ -210,7 +214,7 @@ impl<'a> ShuffleWriter<'a> {
         Ok(())
     }
 
-    /// The paths that its rows are for, where they are rows.
+    /// Returns the output paths of the rows; empty for tables.
     pub(super) fn output_paths(&self) -> Vec<PathValues> {
         match &self.partitioner {
             ShufflePartitioner::HashRanges(..) => Vec::new(),
@@ -218,7 +222,7 @@ impl<'a> ShuffleWriter<'a> {
         }
     }
 
-    /// Ends it.
+    /// Finishes the file.
     pub(super) fn finish(mut self) -> Result<ShuffleOutput> {
         let Some(out) = self.file_writer.take() else {
             return Ok(ShuffleOutput::Batches(self.held_batches));
@@ -230,7 +234,7 @@ impl<'a> ShuffleWriter<'a> {
     }
 }
 
-/// The groups of sections that are read from somewhere.
+/// A reader of sections with groups or rows.
 pub(super) struct GroupReader<R: Read> {
     reader: R,
     pending_batches: std::vec::IntoIter<RecordBatch>,
@@ -241,10 +245,10 @@ impl<R: Read> GroupReader<R> {
         GroupReader { reader: from, pending_batches: Vec::new().into_iter() }
     }
 
-    /// The next of them; none at the end.
+    /// Returns the next batch, or `None` at the end.
     ///
     /// # Errors
-    /// Where they are damaged.
+    /// Fails if the sections are damaged.
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(batch) = self.pending_batches.next() {
@@ -265,10 +269,10 @@ impl<R: Read> GroupReader<R> {
     }
 }
 
-/// The groups of a range of a file.
+/// Opens a byte range of a scratch file for reading.
 ///
 /// # Errors
-/// Where it is not there.
+/// Fails if the file does not exist.
 pub(super) fn open_group_range(
     scratch: &ScratchStorage,
     file: &ScratchFile,
@@ -280,29 +284,29 @@ pub(super) fn open_group_range(
     Ok(GroupReader::new(BufReader::with_capacity(size.max(1), scratch.read_range(file, bytes)?)))
 }
 
-/// Ranges of some tables that one worker is to merge, each by itself.
+/// A reduce task: merges some hash ranges, one at a time.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReduceTask {
-    /// How many ranges.
+    /// Number of ranges.
     pub count: usize,
-    /// The tables, in the order of the splits; their runs have these ranges alone.
+    /// The tables in split order. Their runs have the offsets of these ranges only.
     pub parts: Vec<ShuffleFile>,
-    /// What is larger of a range goes to a scratch file.
+    /// Maximum bytes of a range's answers that are sent to the driver; more go to a scratch file.
     pub bytes_max: u64,
 }
 
-/// What comes of a range: finished groups in the order of their hashes.
+/// The result of a reduce task for one range: finished groups in hash order.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReducedRange {
-    /// How good the answers are, an entry per aggregate.
+    /// The precision of each aggregate's answers.
     pub precisions: Vec<Option<SerializedPrecision>>,
-    /// Where they lie, if they do not follow.
+    /// The scratch file with the groups; `None` if they follow in the message.
     pub file: Option<ScratchFile>,
-    /// How many there are.
+    /// Number of groups.
     pub groups: u64,
 }
 
-/// A precision, of which each bit is said.
+/// A precision in serializable form, with the bits of its floats.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct SerializedPrecision {
     exact: bool,
@@ -328,7 +332,7 @@ impl From<SerializedPrecision> for SketchPrecision {
     }
 }
 
-/// Bytes that are kept until they are many, and go to a scratch file from then on.
+/// Encoded groups: held in memory while they are few, and written to a scratch file from then on.
 pub(super) struct GroupSpool<'a> {
     scratch: &'a ScratchStorage,
     label: &'static str,
@@ -361,7 +365,7 @@ impl<'a> GroupSpool<'a> {
         Ok(())
     }
 
-    /// Ends it: the bytes, or where they lie.
+    /// Finishes the spool and returns the bytes in memory and the file, of which only one has groups.
     pub(super) fn finish(self) -> Result<(Vec<u8>, Option<ScratchFile>)> {
         let file = self.file_writer.map(ScratchWriter::finish).transpose()?;
         Ok((self.held_bytes, file))
@@ -388,7 +392,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever chunks come in, each range has its own of them, in their order.
+        /// For any sequence of chunks, each range has its own rows, in the order of the chunks.
         #[test]
         fn each_range_holds_its_rows_in_chunk_order(
             chunks in prop::collection::vec(prop::collection::vec(0..500_i64, 1..40), 1..12),

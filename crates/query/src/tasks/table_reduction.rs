@@ -1,4 +1,5 @@
-//! The tables that workers have put apart by ranges of hashes, merged range by range by workers.
+//! The reduction of large tables: workers merge range by range the tables that they have partitioned by key
+//! hash.
 
 use std::io::Cursor;
 use std::ops::Range;
@@ -27,35 +28,37 @@ use super::{WorkerCounts, cluster_unsupported_error};
 use crate::execution_path::AggregationPlan;
 use crate::plan::QueryPlan;
 
-/// A part of a scratch file, in bytes.
+/// A byte range of a scratch file.
 type ScratchRange = (ScratchFile, Range<u64>);
 
-/// Tables that take more are put apart, unless somebody has said another size.
+/// Default maximum size of a table that is sent to the driver. A larger one is partitioned into a scratch
+/// file.
 const INLINE_TABLE_BYTES_MAX: u64 = 4 << 20;
-/// So many ranges are there for each thread: they are not equally large, and some take longer.
+/// Number of hash ranges for each thread: ranges differ in size, and some take longer to merge.
 const HASH_RANGES_PER_THREAD: usize = 4;
-/// And so many at least: a thread merges one at a time, within its share of a worker's memory.
+/// Minimum number of hash ranges: a thread merges one range at a time, within its share of a worker's memory.
 const HASH_RANGES_MIN: usize = 64;
 
-/// What becomes of the large tables of a query.
+/// The reduction of a query's large tables: their scratch files and the ranges to merge.
 pub(super) struct TableReduction {
     scratch_folder: Arc<ScratchFolder>,
     shuffle_spec: TableShuffleSpec,
     hash_ranges: KeyHashRanges,
     key_count: usize,
-    /// Threads of a worker.
+    /// Threads of each worker.
     threads_per_worker: usize,
-    /// The tables, in the order of the splits.
+    /// The partitioned tables, in split order.
     shuffle_files: Vec<ShuffleFile>,
-    /// What of a range may be sent to the driver rather than by a file.
+    /// Maximum bytes of a range that a worker sends to the driver instead of writing a file.
     inline_range_bytes_max: u64,
 }
 
 impl TableReduction {
-    /// A place for large tables; none where there is none that all workers see, or one group is all that there is.
+    /// Creates the scratch folder for large tables. Returns `None` if no folder is visible to all workers, or
+    /// if the query has no keys and so only one group.
     ///
     /// # Errors
-    /// Where it cannot be written to.
+    /// Fails if the folder cannot be written to.
     pub(super) fn create(
         plan: &QueryPlan,
         parts: &AggregationPlan,
@@ -74,7 +77,7 @@ impl TableReduction {
         let bytes_max = inline_bytes_max(plan);
         let parting = TableShuffleSpec { url: folder.url.clone(), bits: ranges.bits(), bytes_max };
         let threads = (reach.threads / reach.workers.max(1)).max(1);
-        // Of all ranges together little passes the driver.
+        // The limit keeps the total of all ranges that pass the driver small.
         let sent_bytes_max =
             (plan.settings.memory_share_bytes(1, 8) as u64).min(bytes_max.saturating_mul(4));
         let sent_bytes_max = sent_bytes_max / ranges.count() as u64;
@@ -92,32 +95,32 @@ impl TableReduction {
         Ok(Some(all))
     }
 
-    /// What workers are told.
+    /// Returns the description of the shuffle that workers get.
     pub(super) fn shuffle_spec(&self) -> TableShuffleSpec {
         self.shuffle_spec.clone()
     }
 
-    /// The place.
+    /// Returns the scratch folder.
     pub(super) fn scratch_folder(&self) -> Arc<ScratchFolder> {
         Arc::clone(&self.scratch_folder)
     }
 
-    /// A file that all machines have to see.
+    /// Returns the path of the lock file, which all machines must see.
     pub(super) fn lock_path(&self) -> Option<PathBuf> {
         self.scratch_folder.lock_path.clone()
     }
 
-    /// Whether there is no large table.
+    /// Returns true if no table was large.
     pub(super) fn is_empty(&self) -> bool {
         self.shuffle_files.is_empty()
     }
 
-    /// Takes the next large table.
+    /// Adds the next large table.
     pub(super) fn add_shuffle_file(&mut self, parted: ShuffleFile) {
         self.shuffle_files.push(parted);
     }
 
-    /// Puts the driver's own table behind those that there are.
+    /// Adds the driver's own table behind the tables so far.
     pub(super) fn add_driver_table(&mut self, mut merged: MergedTable) -> Result<()> {
         let mut own = ShuffleWriter::for_groups(
             &self.scratch_folder.storage,
@@ -135,10 +138,10 @@ impl TableReduction {
         Ok(())
     }
 
-    /// Has all ranges merged.
+    /// Has workers merge all ranges.
     ///
     /// # Errors
-    /// The first that a worker meets.
+    /// The first error of a worker.
     pub(super) fn run_reduce_tasks(self, dealer: &OrderedScheduler) -> Result<ReducedRanges> {
         let count = self.hash_ranges.count();
         let done = (0..count).map(|_| None).collect();
@@ -152,21 +155,21 @@ impl TableReduction {
     }
 }
 
-/// Finished groups, range by range.
+/// Finished groups, in hash ranges.
 pub(super) struct ReducedRanges {
     scratch_folder: Arc<ScratchFolder>,
     ranges: Vec<(ReducedRange, Vec<u8>)>,
-    /// How many tasks merged them.
+    /// Number of tasks that merged them.
     pub task_count: usize,
 }
 
 impl ReducedRanges {
-    /// How many there are.
+    /// Returns the number of groups.
     pub(super) fn group_count(&self) -> u64 {
         self.ranges.iter().map(|(reduced, _)| reduced.groups).sum()
     }
 
-    /// How good the answers are.
+    /// Returns the precision of each aggregate over all ranges.
     pub(super) fn precisions(&self) -> Vec<Option<SketchPrecision>> {
         let mut precisions: Vec<Option<SketchPrecision>> = Vec::new();
         for (reduced, _) in &self.ranges {
@@ -179,9 +182,9 @@ impl ReducedRanges {
         precisions
     }
 
-    /// The answers, in the order of their hashes.
+    /// Returns the answers in hash order.
     pub(super) fn into_answers(self) -> AnswerBatches {
-        // The files are there as long as somebody reads of them.
+        // The iterator keeps the scratch files alive.
         let folder = self.scratch_folder;
         let answers = self.ranges.into_iter().flat_map(move |(reduced, here)| {
             let folder = Arc::clone(&folder);
@@ -190,10 +193,11 @@ impl ReducedRanges {
         Box::new(answers)
     }
 
-    /// Where each range lies, in scratch files that all workers read; none of one without groups.
+    /// Returns the location of each range in scratch files that all workers read, or `None` for a range
+    /// without groups. Writes the ranges in this process's memory to a file first.
     ///
     /// # Errors
-    /// Where there is no room for what has come to this process.
+    /// Fails if the scratch storage has no room for them.
     pub(super) fn into_scratch_ranges(self) -> Result<Vec<Option<ScratchRange>>> {
         let mut own = self.scratch_folder.storage.create_file("ranges")?;
         let mut places = Vec::with_capacity(self.ranges.len());
@@ -214,16 +218,16 @@ impl ReducedRanges {
     }
 }
 
-/// The tasks that merge ranges, and what came of them.
+/// The tasks that merge hash ranges, and their results.
 struct ReduceTasks<'a> {
     reduction: &'a TableReduction,
     progress: &'a RunProgress,
-    /// Of each range.
+    /// The result for each range.
     results: Vec<Option<(ReducedRange, Vec<u8>)>>,
 }
 
 impl ReduceTasks<'_> {
-    /// The ranges of a task: one for each thread of a worker.
+    /// Returns the ranges of a task: one for each thread of a worker.
     fn task_ranges(&self, number: usize) -> Range<usize> {
         let (first, threads) =
             (number * self.reduction.threads_per_worker, self.reduction.threads_per_worker);
@@ -273,7 +277,7 @@ impl TaskSource for ReduceTasks<'_> {
     }
 }
 
-/// The answers of a range.
+/// Returns the answers of a range.
 fn range_answers(
     folder: Arc<ScratchFolder>,
     file: Option<ScratchFile>,
@@ -305,15 +309,16 @@ fn open_groups(
     open_group_range(scratch, file, 0..file.size_bytes())
 }
 
-/// What is larger goes by way of a file.
+/// Returns the maximum size of a table or of rows that are sent to the driver; larger ones go through a file.
 pub(super) fn inline_bytes_max(plan: &QueryPlan) -> u64 {
     plan.query.scratch.inline_bytes_max.unwrap_or(INLINE_TABLE_BYTES_MAX)
 }
 
-/// A place for files of a query over a source; none where there is none that all workers see.
+/// Creates a scratch folder for a query over a source, or returns `None` if no folder is visible to all
+/// workers.
 ///
 /// # Errors
-/// Where it cannot be written to.
+/// Fails if the folder that the user names cannot be written to.
 pub(super) fn create_scratch_folder(
     plan: &QueryPlan,
     stream: &TableReference,
@@ -325,14 +330,14 @@ pub(super) fn create_scratch_folder(
     let storage = source.map(|source| source.spec().storage_options.clone());
     match ScratchFolder::create(&url, &storage.unwrap_or_default(), &plan.settings.cancel) {
         Ok(folder) => Ok(Some(folder)),
-        // Nobody has named it: all passes the driver, as it does where there is none.
+        // The user has not named the folder, so all tables pass through the driver, as without a folder.
         Err(_) if plan.query.scratch.url.is_none() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Where large tables go: what the user names, else the first folder for what does not fit memory, if all workers are
-/// here.
+/// Returns the location for large tables: the one that the user names, otherwise the first spill folder if
+/// all workers run on this machine.
 pub(super) fn scratch_url(plan: &QueryPlan, reach: WorkerCounts) -> Option<String> {
     let own = || {
         let folder = plan.settings.spill_dirs.first().filter(|_| reach.is_here)?;
@@ -341,7 +346,7 @@ pub(super) fn scratch_url(plan: &QueryPlan, reach: WorkerCounts) -> Option<Strin
     plan.query.scratch.url.clone().or_else(own)
 }
 
-/// Refuses a place that is none.
+/// Checks the scratch location that the user names.
 ///
 /// # Errors
 /// [`Error::Usage`](tidemill_base::error::Error::Usage).
@@ -350,11 +355,12 @@ pub(super) fn check_scratch_url(plan: &QueryPlan) -> Result<()> {
     if url.trim().is_empty() {
         return Err(cluster_unsupported_error("the place for scratch files is empty"));
     }
-    // Also where nothing is too large to be sent.
+    // This check also applies if no table turns out to be large.
     Ok(scratch::check_scratch_url(url)?)
 }
 
-/// How large tables go, in words; none where they are sent as others are.
+/// Describes the way of large tables for an explanation, or returns `None` if all tables are sent to the
+/// driver.
 pub(super) fn explain_reduction(
     plan: &QueryPlan,
     parts: &AggregationPlan,

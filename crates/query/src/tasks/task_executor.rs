@@ -1,4 +1,4 @@
-//! Who reads splits for somebody else.
+//! The worker's side of a distributed query: plans the job once and executes tasks.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -53,28 +53,29 @@ use crate::turbo::TurboSettings;
 use crate::turbo::local_runner::{self, GuessedStarts, NoInspection, SampledTables, StopCondition};
 use crate::turbo::unordered_rows::{UnorderedRows, UnorderedRowsContext};
 
-/// A job as one process does its tasks: planned once, however many there are.
+/// Executes the tasks of one job in a worker process. Plans the job once for all of its tasks.
 pub struct TaskExecutor {
     plan: QueryPlan,
     result_kind: TaskResultKind,
-    /// What is kept per group; none of rows.
+    /// The keys and aggregates of a table; `None` if results are rows.
     table_spec: Option<Arc<TableSpec>>,
-    /// How splits are read that were drawn, and what was looked at of their starts.
+    /// Options for sampled splits and the counters of guessed starts; `None` if splits are consecutive.
     sampled_read: Option<(SampledReadOptions, Arc<GuessedStarts>)>,
     split_table: Arc<SourceTable>,
     reopener: SourceReopener,
-    /// Where large tables go, and how they are put apart.
+    /// The scratch storage for large tables, and how they are partitioned.
     table_shuffle: Option<(ScratchStorage, TableShuffleSpec)>,
-    /// Where rows go, and what is written of them.
+    /// The scratch storage for rows, and the output that is written from it.
     row_shuffle: Option<RowShuffleContext>,
-    /// One task at a time; it has all threads.
+    /// The map of the last task. The lock lets one task run at a time, which uses all threads.
     cached_map: Mutex<CachedMap>,
 }
 
-/// So many places are written at a time at most: each takes an eighth of the memory.
+/// Maximum number of writer partitions that are written at a time, because each takes an eighth of the
+/// memory.
 const CONCURRENT_WRITERS_MAX: usize = 4;
 
-/// Rows that are laid down for whoever writes them.
+/// The resources of a row shuffle: scratch storage, output and location.
 struct RowShuffleContext {
     scratch: ScratchStorage,
     shuffle_spec: RowShuffleSpec,
@@ -83,15 +84,15 @@ struct RowShuffleContext {
     output_schema: SchemaRef,
 }
 
-/// The map over the splits of the last task, of which the next one's is made.
+/// The map over the splits of the last task, from which the next task's map is derived.
 type CachedMap = Option<(SplitMap, Arc<Scan>)>;
 
 impl TaskExecutor {
-    /// Plans a job; what is elsewhere is reached by `storage`, beyond what the environment says. Of the files that come
-    /// with the job, each is on this machine at a path.
+    /// Plans a job. `storage` gives access to remote sources, beyond the options from the environment.
+    /// `files` are the names and local paths of the files that came with the job.
     ///
     /// # Errors
-    /// Where the job is of another release, or is planned otherwise here.
+    /// Fails if the job is of another release, or if its plan differs here.
     pub fn new(
         job: &[u8],
         settings: &RunSettings,
@@ -225,8 +226,8 @@ impl TaskExecutor {
         })
     }
 
-    /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
-    /// `copy` others were told to do it before, and may do so at the same time.
+    /// Runs a task. Returns the message for the driver, which contains the result or the error.
+    /// `copy` is the number of copies of the task that started before and may still run.
     pub fn run_task(&self, task: &[u8], copy: usize) -> Vec<u8> {
         let mut mapped = self.cached_map.lock();
         let done = catch_panic(|| self.execute_task(task, copy, &mut mapped));
@@ -234,7 +235,7 @@ impl TaskExecutor {
         done.unwrap_or_else(encode_failure)
     }
 
-    /// The map over a task's splits.
+    /// Prepares the map over a task's splits.
     fn prepare_map(&self, task: ReadTask, mapped: &mut CachedMap) -> Result<(SplitMap, Arc<Scan>)> {
         let ReadTask { files, splits, .. } = task;
         let source = Arc::new(self.reopener.open_files(&files)?);
@@ -265,7 +266,7 @@ impl TaskExecutor {
     }
 
     fn execute_task(&self, task: &[u8], copy: usize, mapped: &mut CachedMap) -> Result<Vec<u8>> {
-        // A process has one task at a time.
+        // A process runs one task at a time, so the process's clock is the task's.
         let (began, cpu_before) = (Instant::now(), process_cpu_seconds());
         let took = || {
             let cpu = (process_cpu_seconds() - cpu_before).max(0.0);
@@ -315,7 +316,7 @@ impl TaskExecutor {
         writer.finish(&read, not_read, took())
     }
 
-    /// The groups of some drawn splits, as far as these can be read.
+    /// Reads the groups of sampled splits, except of splits that stall or cannot be read.
     fn read_sampled_groups(
         &self,
         map: SplitMap,
@@ -358,7 +359,7 @@ impl TaskExecutor {
         Ok((writer, collect_unread_splits(failed, stalled, read.wrong_start_count)))
     }
 
-    /// The rows of some drawn splits, as they are found.
+    /// Reads the rows of sampled splits, in the order in which threads find them.
     fn read_sampled_rows(
         &self,
         map: SplitMap,
@@ -394,7 +395,7 @@ impl TaskExecutor {
         Ok((writer, collect_unread_splits(failed, rows.unread_splits().into_iter(), 0)))
     }
 
-    /// Refuses rows that are too many to be sent.
+    /// Checks that rows are few enough to be sent.
     fn check_rows_size(&self, writer: &TaskResultWriter) -> Result<()> {
         let bytes_max = self.plan.settings.memory_share_bytes(1, 2);
         if writer.encoded_bytes() <= bytes_max {
@@ -409,7 +410,7 @@ impl TaskExecutor {
         })
     }
 
-    /// The groups of some splits.
+    /// Reads the groups of consecutive splits.
     fn read_groups(
         &self,
         parts: &AggregationPlan,
@@ -446,7 +447,7 @@ impl TaskExecutor {
         Ok(writer)
     }
 
-    /// What comes of some ranges of hashes, one of them a thread at a time.
+    /// Merges hash ranges; each thread merges one at a time.
     fn reduce_ranges(&self, reduce: &ReduceTask) -> Result<TaskResultWriter> {
         let settings = &self.plan.settings;
         let threads = settings.threads.clamp(1, reduce.count.max(1));
@@ -469,7 +470,8 @@ impl TaskExecutor {
         Ok(writer)
     }
 
-    /// What comes of one range of tables.
+    /// Merges one hash range of several tables. Returns its description, and its groups if they are not in a
+    /// file.
     fn reduce_range(
         &self,
         parts: &[ShuffleFile],
@@ -519,7 +521,7 @@ impl TaskExecutor {
         Ok((ReducedRange { precisions, file, groups: count }, groups))
     }
 
-    /// The rows of some splits, laid down for whoever writes them.
+    /// Shuffles the rows of some splits to the workers that write them.
     fn shuffle_rows(
         &self,
         map: SplitMap,
@@ -560,7 +562,7 @@ impl TaskExecutor {
         Ok(writer)
     }
 
-    /// The rows of some ranges of finished groups, laid down for whoever writes them.
+    /// Shuffles the rows of some ranges of finished groups to the workers that write them.
     fn shuffle_groups(&self, lay: &ShuffleGroupsTask) -> Result<TaskResultWriter> {
         let laid = self
             .row_shuffle
@@ -625,14 +627,14 @@ impl TaskExecutor {
         Ok(ShuffledRange { part, paths: if is_bucket { paths } else { Vec::new() } })
     }
 
-    /// Writes the files of some places, one of them a thread at a time.
+    /// Writes the files of some writer partitions; each thread writes one at a time.
     fn write_files(&self, write: &WriteFilesTask, copy: usize) -> Result<TaskResultWriter> {
         let laid = self
             .row_shuffle
             .as_ref()
             .ok_or_else(|| corrupt_message_error("there is nothing to write here"))?;
         let settings = &self.plan.settings;
-        // As where one process writes: how large a row group may be is told by the memory that there is.
+        // As in a single process, the available memory limits the size of a row group.
         let threads = settings.threads.clamp(1, write.count.clamp(1, CONCURRENT_WRITERS_MAX));
         let room = SinkResources {
             memory_limit_bytes: settings.memory_share_bytes(1, 8),
@@ -668,7 +670,8 @@ impl TaskExecutor {
         Ok(writer)
     }
 
-    /// The files of one place, and how many rows these have; none where an upload is missing for one of them.
+    /// Writes the files of one writer partition. Returns them and their row count, or `None` if an object
+    /// needs an upload that was not begun.
     fn write_partition_files(
         &self,
         laid: &RowShuffleContext,
@@ -707,7 +710,7 @@ impl TaskExecutor {
         }
     }
 
-    /// The rows of some splits, in their order.
+    /// Reads the rows of some splits, in split order.
     fn read_rows(
         &self,
         map: SplitMap,
@@ -730,7 +733,8 @@ impl TaskExecutor {
     }
 }
 
-/// What is told of splits that were not read: those that could not be, and those that stalled or were on their way.
+/// Collects the splits that were not read: those that failed, and those that stalled or were still being
+/// read.
 fn collect_unread_splits(
     failed: Vec<(usize, Error)>,
     stalled: impl Iterator<Item = usize>,

@@ -1,19 +1,19 @@
-//! A task and what comes of it, as bytes.
+//! The messages of tasks and their results.
 //!
 //! ```text
-//!   "TIDETASK"  section 'T' │ JSON: files, and splits of them: those that follow one another, or drawn ones
-//!   or          section 'M' │ JSON: ranges of tables in scratch files that are to be merged
-//!   or          section 'L' │ JSON: ranges of finished groups whose rows are to be laid down for those who write them
-//!   or          section 'W' │ JSON: rows in scratch files whose output's files are to be written
+//!   "TIDETASK"  section 'T' │ JSON: files, and splits of them: consecutive or sampled ones
+//!   or          section 'M' │ JSON: ranges of tables in scratch files to merge
+//!   or          section 'L' │ JSON: ranges of finished groups whose rows are to be shuffled to their writers
+//!   or          section 'W' │ JSON: rows in scratch files whose output files are to be written
 //!
-//!   "TIDEPIEC"  section 'R' │ JSON: what was read of each split
-//!               section 'V' │ JSON: the paths of the objects that rows are for (behind 'F')
-//!               section 'P' │ JSON: where the rows that follow are from                 (before each batch of rows)
+//!   "TIDEPIEC"  section 'R' │ JSON: the report on each split
+//!               section 'V' │ JSON: the paths of the objects that the rows belong to (behind 'F')
+//!               section 'P' │ JSON: the origin of the rows that follow                  (before each batch of rows)
 //!               section 'G' │ Arrow: keys and states, as in partial tables, or rows     (any number)
-//!   or          section 'F' │ JSON: in which scratch file they lie, and where each range of hashes
-//!   or          section 'D' │ JSON: of a range that was merged, and in which scratch file it lies  (any number)
-//!               section 'I' │ sections 'G': its answers, if they lie in none
-//!   or          section 'L' │ JSON: where rows of groups were laid down
+//!   or          section 'F' │ JSON: the scratch file with them, and the offset of each hash range
+//!   or          section 'D' │ JSON: a merged range, and its scratch file                (any number)
+//!               section 'I' │ sections 'G': its answers, if it has no file
+//!   or          section 'L' │ JSON: the scratch files of shuffled rows of groups
 //!   or          section 'N' │ JSON: the files that were written
 //!               section 'O' │ a small object                                         (any number)
 //!   or          section 'X' │ JSON: an error
@@ -56,12 +56,12 @@ const OBJECT_CONTENT_SECTION: u8 = b'O';
 const OBJECT_PATHS_SECTION: u8 = b'V';
 const ERROR_SECTION: u8 = b'X';
 
-/// Some splits that follow one another or were drawn, and the files that they are of.
+/// A task that reads splits, consecutive or sampled ones, and the files that they belong to.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReadTask {
     pub files: Vec<FileDescription>,
     pub splits: Vec<SplitDescription>,
-    /// Of drawn splits: after so long with nothing new the task ends without those that stall.
+    /// For sampled splits: time without new data after which the task ends without the stalled ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience_ms: Option<u64>,
 }
@@ -90,15 +90,15 @@ impl WriteFilesTask {
     }
 }
 
-/// What a worker is to do.
+/// A task as a worker receives it.
 pub(super) enum WorkerTask {
-    /// To read splits.
+    /// Reads splits.
     ReadSplits(ReadTask),
-    /// To merge ranges of tables.
+    /// Merges ranges of tables.
     ReduceRanges(ReduceTask),
-    /// To lay rows of groups down.
+    /// Shuffles rows of finished groups.
     ShuffleGroups(ShuffleGroupsTask),
-    /// To write files.
+    /// Writes output files.
     WriteFiles(WriteFilesTask),
 }
 
@@ -122,11 +122,12 @@ impl WorkerTask {
     }
 }
 
-/// What is longer is compressed: the names of files have much in common.
+/// Maximum length of a section that is not compressed. Compression pays because the names of files have much
+/// in common.
 const UNCOMPRESSED_BYTES_MAX: usize = 2048;
-/// As far as that is worth its time.
+/// Compression level of zstd: higher ones are not worth their time.
 const COMPRESSION_LEVEL: i32 = 1;
-/// A section that is longer is none.
+/// Maximum length of a decompressed section; a longer one is invalid.
 const DECOMPRESSED_BYTES_MAX: usize = 1 << 30;
 
 fn encode_task_message(kind: u8, of: &impl Serialize) -> Result<Vec<u8>> {
@@ -135,7 +136,7 @@ fn encode_task_message(kind: u8, of: &impl Serialize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Appends a section: a long one by its length and compressed, which the small letter of its kind says.
+/// Appends a section. A long one is compressed and preceded by its length; its kind is then a small letter.
 fn append_compressed_section(out: &mut Vec<u8>, kind: u8, content: &[u8]) -> Result<()> {
     if content.len() <= UNCOMPRESSED_BYTES_MAX {
         return append_section(out, kind, content);
@@ -147,7 +148,7 @@ fn append_compressed_section(out: &mut Vec<u8>, kind: u8, content: &[u8]) -> Res
     append_section(out, kind.to_ascii_lowercase(), &section)
 }
 
-/// A section's kind and content as they were.
+/// Returns a section's kind and content, decompressed if needed.
 fn decompress_section(kind: u8, content: &[u8]) -> Result<(u8, Cow<'_, [u8]>)> {
     if !kind.is_ascii_lowercase() {
         return Ok((kind, Cow::Borrowed(content)));
@@ -163,30 +164,30 @@ fn decompress_section(kind: u8, content: &[u8]) -> Result<(u8, Cow<'_, [u8]>)> {
     Ok((kind.to_ascii_uppercase(), Cow::Owned(content)))
 }
 
-/// What was read of a split.
+/// A worker's report on a split that it has read.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SplitReport {
-    /// Its place among the task's.
+    /// The split's index within the task.
     pub place: usize,
-    /// Whether its start was known rather than guessed.
+    /// True if the split's start was known and not guessed.
     pub is_exact: bool,
     /// Rows that left the map.
     pub mapped_rows: u64,
     pub stats: SplitStatsDescription,
 }
 
-/// Where a batch of rows is from.
+/// The origin of a batch of rows.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct RowsOrigin {
-    /// The place of their split among the task's.
+    /// The split's index within the task.
     pub place: usize,
-    /// Rows that had been read of it by then, …
+    /// Rows read from the split up to this batch.
     pub rows: u64,
-    /// … and records refused.
+    /// Records rejected in the split up to this batch.
     pub rejected: u64,
 }
 
-/// What was read of a task's splits, and what that took.
+/// The report on all splits of a task, and the time that they took.
 #[derive(Debug, Serialize, Deserialize)]
 struct ReadReport<T> {
     splits: T,
@@ -196,20 +197,20 @@ struct ReadReport<T> {
     not_read: UnreadSplits,
 }
 
-/// What was not read of drawn splits, by their places in the task.
+/// The sampled splits that a task did not read, by their index within the task.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct UnreadSplits {
-    /// Those that cannot be read, and why.
+    /// Splits that failed, with the error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<(usize, SerializedError)>,
-    /// Those that stalled.
+    /// Splits that stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stalled: Vec<usize>,
-    /// How many were found to begin elsewhere than they seem to.
+    /// Number of splits found to begin at another offset than they seemed to.
     #[serde(default)]
     pub wrong_starts: u64,
-    /// True if the task stopped because all wanted rows were found. Splits that the part does not mention are not
-    /// missing then.
+    /// True if the task stopped because all wanted rows were found. Splits that the result does not mention
+    /// are not missing then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut_short: bool,
 }
@@ -223,30 +224,30 @@ impl UnreadSplits {
     }
 }
 
-/// A part in writing.
+/// Encodes the result of a task.
 #[derive(Default)]
 pub(super) struct TaskResultWriter {
     sections: Vec<u8>,
 }
 
 impl TaskResultWriter {
-    /// Appends rows of a split.
+    /// Appends rows of a split, with their origin.
     pub(super) fn write_rows(&mut self, place: RowsOrigin, rows: &RecordBatch) -> Result<()> {
         append_section(&mut self.sections, ROWS_ORIGIN_SECTION, &encode_json(&place)?)?;
         append_section(&mut self.sections, GROUPS_SECTION, &sections::encode_batch(rows)?)
     }
 
-    /// Appends rows, in the batches that they are in.
+    /// Appends rows without splitting the batch.
     pub(super) fn write_whole_batch(&mut self, rows: &RecordBatch) -> Result<()> {
         append_section(&mut self.sections, GROUPS_SECTION, &sections::encode_batch(rows)?)
     }
 
-    /// Says where rows of groups were laid down.
+    /// Appends the scratch files of shuffled rows of groups.
     pub(super) fn write_shuffled_ranges(&mut self, laid: &[ShuffledRange]) -> Result<()> {
         append_section(&mut self.sections, SHUFFLE_GROUPS_SECTION, &encode_json(&laid)?)
     }
 
-    /// Says which files were written.
+    /// Appends the list of written files, and the content of small objects.
     pub(super) fn write_written_files(&mut self, placed: &WrittenFiles) -> Result<()> {
         append_section(&mut self.sections, WRITTEN_FILES_SECTION, &encode_json(placed)?)?;
         let mut small = placed.files.iter().filter(|file| file.has_inline_content());
@@ -255,12 +256,12 @@ impl TaskResultWriter {
         })
     }
 
-    /// Says for which objects rows were laid down.
+    /// Appends the paths of the objects that shuffled rows belong to.
     pub(super) fn write_object_paths(&mut self, paths: &[PathValues]) -> Result<()> {
         append_section(&mut self.sections, OBJECT_PATHS_SECTION, &encode_json(&paths)?)
     }
 
-    /// Appends groups.
+    /// Appends groups, split into slices.
     pub(super) fn write_groups(&mut self, groups: &RecordBatch) -> Result<()> {
         for slice in slice_batch(groups) {
             append_section(&mut self.sections, GROUPS_SECTION, &sections::encode_batch(&slice?)?)?;
@@ -268,12 +269,12 @@ impl TaskResultWriter {
         Ok(())
     }
 
-    /// Says where the groups lie.
+    /// Appends the scratch file that has the groups or rows.
     pub(super) fn write_shuffle_file(&mut self, parted: &ShuffleFile) -> Result<()> {
         append_section(&mut self.sections, SHUFFLE_FILE_SECTION, &encode_json(parted)?)
     }
 
-    /// Appends what came of a range of hashes, and its groups unless they lie elsewhere.
+    /// Appends the description of a merged hash range, and its groups unless a file has them.
     pub(super) fn write_reduced_range(
         &mut self,
         reduced: &ReducedRange,
@@ -286,12 +287,12 @@ impl TaskResultWriter {
         }
     }
 
-    /// What was written takes so many bytes.
+    /// Returns the number of bytes written so far.
     pub(super) fn encoded_bytes(&self) -> usize {
         self.sections.len()
     }
 
-    /// The message, of splits of which so much was read, which took so long.
+    /// Returns the message, with the reports on the splits that were read and the time of the task.
     pub(super) fn finish(
         self,
         splits: &[SplitReport],
@@ -310,35 +311,35 @@ impl TaskResultWriter {
     }
 }
 
-/// The message of a task that failed.
+/// Encodes the message of a task that failed.
 pub(super) fn encode_failure(error: Error) -> Vec<u8> {
     let failure = SerializedError::from(error);
     let mut out = RESULT_MAGIC.to_vec();
     let content = encode_json(&failure).unwrap_or_else(|_| b"{\"kind\":\"interrupted\"}".to_vec());
-    // A vector takes all that is written to it.
+    // Writing to a vector does not fail.
     let _ = append_section(&mut out, ERROR_SECTION, &content);
     out
 }
 
-/// A part, as it came.
+/// The result of a task, as received from a worker.
 #[derive(Default)]
 pub(crate) struct TaskResult {
     pub(super) split_reports: Vec<SplitReport>,
     pub(super) unread_splits: UnreadSplits,
     pub(super) time: TaskTime,
     content: Vec<u8>,
-    /// Where the sections begin that have not been read.
+    /// Offset of the first section that has not been read.
     offset: usize,
-    /// Batches of the section before these.
+    /// Batches of the last section read that have not been returned.
     pending_batches: VecDeque<RecordBatch>,
     rows_origin: Option<RowsOrigin>,
 }
 
 impl TaskResult {
-    /// Takes a worker's message.
+    /// Decodes a worker's message.
     ///
     /// # Errors
-    /// The worker's own; where the message is none.
+    /// The worker's error, or one for an invalid message.
     pub(super) fn decode(content: Vec<u8>) -> Result<TaskResult> {
         let rest = content
             .strip_prefix(RESULT_MAGIC)
@@ -369,15 +370,15 @@ impl TaskResult {
         })
     }
 
-    /// What it takes, in bytes.
+    /// Returns the message's size in bytes.
     pub(super) fn encoded_bytes(&self) -> u64 {
         self.content.len() as u64
     }
 
-    /// Where its groups lie, if they are not here.
+    /// Takes the scratch file with the groups or rows, if the message does not contain them.
     ///
     /// # Errors
-    /// Where it does not say so.
+    /// Fails if the message is invalid.
     pub(super) fn take_shuffle_file(&mut self) -> Result<Option<ShuffleFile>> {
         let mut sections = SectionReader::new(self.content.get(self.offset..).unwrap_or_default());
         match sections.next_section().map_err(corrupt_message_error)? {
@@ -390,10 +391,10 @@ impl TaskResult {
         }
     }
 
-    /// Where rows of groups were laid down.
+    /// Returns the scratch files of shuffled rows of groups.
     ///
     /// # Errors
-    /// Where it is something else.
+    /// Fails if the message has other content.
     pub(super) fn shuffled_ranges(&self) -> Result<Vec<ShuffledRange>> {
         let mut sections = SectionReader::new(self.content.get(self.offset..).unwrap_or_default());
         match sections.next_section().map_err(corrupt_message_error)? {
@@ -402,10 +403,10 @@ impl TaskResult {
         }
     }
 
-    /// The files that were written.
+    /// Returns the files that were written.
     ///
     /// # Errors
-    /// Where it is something else.
+    /// Fails if the message has other content.
     pub(super) fn written_files(&self) -> Result<WrittenFiles> {
         let mut sections = SectionReader::new(self.content.get(self.offset..).unwrap_or_default());
         match sections.next_section().map_err(corrupt_message_error)? {
@@ -423,10 +424,10 @@ impl TaskResult {
         }
     }
 
-    /// The paths of the objects that rows were laid down for.
+    /// Takes the paths of the objects that shuffled rows belong to.
     ///
     /// # Errors
-    /// Where it is something else.
+    /// Fails if the message has other content.
     pub(super) fn take_object_paths(&mut self) -> Result<Vec<PathValues>> {
         let mut sections = SectionReader::new(self.content.get(self.offset..).unwrap_or_default());
         match sections.next_section().map_err(corrupt_message_error)? {
@@ -440,10 +441,10 @@ impl TaskResult {
         }
     }
 
-    /// What came of ranges of hashes: how good it is, and the bytes of its groups if they do not lie in a file.
+    /// Returns the merged hash ranges: their precision, and the bytes of their groups unless a file has them.
     ///
     /// # Errors
-    /// Where it is something else.
+    /// Fails if the message has other content.
     pub(super) fn reduced_ranges(&self) -> Result<Vec<(ReducedRange, Vec<u8>)>> {
         let mut sections = SectionReader::new(self.content.get(self.offset..).unwrap_or_default());
         let mut all = Vec::new();
@@ -461,10 +462,10 @@ impl TaskResult {
         Ok(all)
     }
 
-    /// The next of its groups or rows; with rows, where they are from.
+    /// Returns the next batch of groups or rows; rows come with their origin.
     ///
     /// # Errors
-    /// Where they cannot be read.
+    /// Fails if the batch cannot be decoded.
     pub(crate) fn next_batch(&mut self) -> Result<Option<(Option<RowsOrigin>, RecordBatch)>> {
         loop {
             if let Some(batch) = self.pending_batches.pop_front() {
@@ -510,7 +511,7 @@ mod tests {
     }
 
     proptest! {
-        /// Short or long, a task is what it was; damaged, it is refused or another one, and nothing else happens.
+        /// A task round-trips, short or long. A damaged one is rejected and causes nothing else.
         #[test]
         fn task_round_trips_and_damaged_task_is_rejected(
             names in prop::collection::vec("[a-z/]{0,30}", 0..200),
@@ -531,7 +532,7 @@ mod tests {
             prop_assert_eq!((found.count, found.parts), (task.count, task.parts));
         }
 
-        /// A section that says another length than it has is refused, and so is one that is no frame.
+        /// A section with a wrong length is rejected, and so is one that is no zstd frame.
         #[test]
         fn invalid_compressed_section_is_rejected(
             content in prop::collection::vec(any::<u8>(), 0..100),

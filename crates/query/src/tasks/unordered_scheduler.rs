@@ -1,4 +1,5 @@
-//! Tasks that come back in any order: those that merge ranges of tables, and those that convert files.
+//! The task scheduler for results in any order: reduce tasks, writes of output files and conversions of
+//! files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,77 +12,78 @@ use tidemill_base::progress::{RunProgress, WorkerProgress};
 
 use super::{SubmittedTask, TaskTime, WorkerPool};
 
-/// A task that takes its worker down so often fails the run, unless the user says otherwise.
+/// Default number of lost workers after which a task fails the run.
 pub(super) const TASK_ATTEMPTS_MAX: usize = 4;
-/// So many tasks for each thread are dealt at once.
+/// Number of tasks for each thread that are submitted at a time.
 const SUBMITTED_TASKS_PER_THREAD: usize = 4;
-/// How long it is waited for a message before it is looked whether the run has ended.
+/// Poll interval for task outcomes and cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A task on its way: what is expected of its cost in bytes, what it is called, and what a worker takes.
+/// A task with its message, as a [`TaskSource`] creates it.
 pub struct EncodedTask {
-    /// Its bytes as stored.
+    /// Its expected cost, as a number of stored bytes.
     pub cost_bytes: u64,
-    /// `merge 3 of 40`.
+    /// Its name in progress displays: `merge 3 of 40`.
     pub display_name: String,
-    /// The message.
+    /// The message for a worker.
     pub encoded_task: Vec<u8>,
 }
 
-/// What is to be done, by numbers from 0 on.
+/// A source of tasks, which are numbered from 0, and the receiver of their results.
 pub trait TaskSource {
-    /// How many there are; more may come of what was taken.
+    /// Returns the number of tasks. Accepted results may add more.
     fn task_count(&self) -> usize;
 
-    /// One of them; asked again where its worker is gone.
+    /// Encodes a task. Called again if its worker is gone.
     ///
     /// # Errors
-    /// Where it cannot be said.
+    /// Fails if the task cannot be encoded.
     fn encode_task(&mut self, number: usize) -> Result<EncodedTask>;
 
-    /// Takes what came of one, with the name of whoever did it.
+    /// Accepts the result of a task.
     ///
     /// # Errors
-    /// The worker's, if nothing else is to be done then.
+    /// The worker's error, if it ends the run.
     fn accept_result(&mut self, number: usize, content: Vec<u8>) -> Result<TaskStats>;
 
-    /// What one is of, where so many workers ended over it.
+    /// Describes the work of a task for the error after too many lost workers.
     fn work_description(&self, number: usize) -> String;
 }
 
-/// What came of a task.
+/// The cost of a finished task.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TaskStats {
-    /// What it took.
+    /// Its processor and wall time.
     pub time: TaskTime,
-    /// What it has read of the input, in bytes as stored.
+    /// Stored bytes of the input that it read.
     pub input_bytes: u64,
 }
 
-/// Who does them, and how.
+/// The task scheduler for tasks whose results may arrive in any order.
 pub struct UnorderedScheduler<'a> {
-    /// Who.
+    /// The workers.
     pub workers: &'a Arc<dyn WorkerPool>,
-    /// Stops the run.
+    /// Cancels the run.
     pub cancel: &'a CancelFlag,
-    /// Is told who did what.
+    /// Receives the cost of each worker.
     pub progress: &'a RunProgress,
-    /// What the first one's number is to workers.
+    /// The first task's number within the job.
     pub first_number: usize,
-    /// So many workers may end over one.
+    /// Number of lost workers after which a task fails the run. Default: 4.
     pub attempts_max: Option<usize>,
 }
 
 impl UnorderedScheduler<'_> {
-    /// Has all of them done.
+    /// Runs all tasks.
     ///
     /// # Errors
-    /// The first that [`Tasks::take`] gives; where so many workers are gone, or none can be reached.
+    /// The first error of [`TaskSource::accept_result`]. Also if a task loses too many workers, or none can
+    /// be reached.
     pub fn run_tasks(&self, tasks: &mut dyn TaskSource) -> Result<()> {
         let ahead_max = SUBMITTED_TASKS_PER_THREAD * self.workers.worker_counts()?.threads.max(1);
         let attempts_max = self.attempts_max.unwrap_or(TASK_ATTEMPTS_MAX);
         let mut next = 0;
-        // Each with how often its worker was gone, which is the number of its attempt.
+        // The submitted tasks, each with the number of its lost workers, which is the number of its attempt.
         let mut in_work: BTreeMap<usize, usize> = BTreeMap::new();
         while next < tasks.task_count() || !in_work.is_empty() {
             while next < tasks.task_count() && in_work.len() < ahead_max {
@@ -140,7 +142,7 @@ impl UnorderedScheduler<'_> {
     }
 }
 
-/// How often, in words.
+/// Returns a number of times in words.
 pub(super) fn times_in_words(count: usize) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }

@@ -1,4 +1,4 @@
-//! The functions that SQL gains, and what is written here for those of other engines.
+//! Functions that Tidemill adds to SQL, and the replacements that it suggests for functions of other engines.
 
 use tidemill_base::{Error, RunSettings};
 use tidemill_sql::dialects::function_calls;
@@ -39,7 +39,7 @@ fn suggested_replacements_of_functions_run() {
                \"n\":5,\"c\":true,\"list\":[1,2]}\n";
     std::fs::write(&file, row).unwrap();
     for (names, written) in FOREIGN_SCALARS.iter().chain(&FOREIGN_AGGREGATES) {
-        // A number in a text is what this one is for.
+        // This replacement is for text that holds a number.
         let written = written.replace("CAST(x AS BIGINT)", "CAST('7' AS BIGINT)");
         let query = Query {
             sql: format!("SELECT {written} AS z FROM '{}'", file.display()),
@@ -53,7 +53,7 @@ fn suggested_replacements_of_functions_run() {
     }
 }
 
-/// Rows whose arguments are no columns of the file, as they are called.
+/// Calls of functions as documented, and the same calls with arguments that the file has.
 const CALLS_WITH_LITERAL_ARGUMENTS: [(&str, &str); 52] = [
     ("convert_timezone(zone, other, ts)", "convert_timezone('UTC', 'Asia/Tokyo', ts)"),
     ("multisearchany(x, list)", "multisearchany(x, words)"),
@@ -116,7 +116,7 @@ fn functions_of_other_databases_run_under_their_own_names() {
     let row = "{\"ts\":\"2026-11-20T10:00:00\",\"d\":\"2026-11-20\",\"x\":\"2026-11-20\",\
                \"n\":5,\"m\":2,\"c\":true,\"list\":[1,2],\"words\":[\"a\",\"b\"],\"s\":{\"a\":1}}\n";
     std::fs::write(&file, row).unwrap();
-    // What stands for an argument that is no column.
+    // Literals in the place of arguments that are no columns.
     let literals = [
         ("pattern", "'2%'"),
         ("part", "'20'"),

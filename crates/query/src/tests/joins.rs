@@ -1,4 +1,4 @@
-//! Joins of large sources: which sides are held, and what becomes of a guess that was wrong.
+//! Joins of large sources: the inputs that are held in memory, and the run after a wrong estimate.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn planned(sql: &str, settings: &RunSettings) -> QueryPlan {
     QueryPlan::new(&Query { sql: sql.into(), ..Query::default() }, settings).unwrap()
 }
 
-/// Rows of a number and a text of so many bytes.
+/// Writes a CSV file of `rows` rows, each with a number and a text of `text_bytes` bytes.
 fn write(path: &Path, rows: usize, text_bytes: usize) {
     let mut lines = String::from("k,s\n");
     for row in 0..rows {
@@ -54,7 +54,7 @@ fn sides_that_fit_are_held_and_those_that_do_not_are_sorted() {
 fn side_larger_than_estimated_is_sorted_in_a_second_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    // Rows so short that there are many more than their bytes let expect.
+    // Rows so short that the file has many more than its size suggests.
     let letters = (0..900_000).map(|row| ["a\n", "b\n", "c\n"][row % 3]);
     std::fs::write(folder.path().join("a.csv"), format!("s\nx\n{}", letters.collect::<String>()))
         .unwrap();

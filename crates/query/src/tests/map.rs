@@ -1,4 +1,4 @@
-//! A map's steps against the plan that they are of: the same rows.
+//! Compares the steps of a map with the execution of its plan: both return the same rows.
 
 use std::fmt::Write as _;
 
@@ -69,7 +69,7 @@ proptest! {
             ExecutionPath::Engine { reason } => panic!("{sql}: {reason}"),
         };
         let (steps, scan) = plan.plan_map_per_split(stream, map).unwrap();
-        // What may make large values of small ones is a step of another kind, and then the plan is executed.
+        // A step that may make large values of small ones is of another kind, and then the plan is executed.
         let is_plain = |text: &str| !text.contains(['(', 'C', 'c']);
         let are_plain = !is_nested && plain_columns.iter().chain(&conditions).all(|it| is_plain(it));
         prop_assert!(steps.applies_steps() || !are_plain, "{}", sql);

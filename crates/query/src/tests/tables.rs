@@ -1,4 +1,4 @@
-//! Tables against one another: the same rows, cut and merged in other ways.
+//! Compares aggregate tables of the same rows, split and merged in different ways.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -29,14 +29,14 @@ use tidemill_tables::{AggregateTable, GroupChunk, TableSpec, encode_row_position
 use crate::execution_path::{ExecutionPath, choose_execution_path};
 use crate::scan::{RunState, SourceTable};
 
-/// What rows are mapped by.
+/// The map of a test query.
 struct TestMap {
     plan: LogicalPlan,
     state: SessionState,
 }
 
 impl TestMap {
-    /// What it makes of a source's rows.
+    /// Returns the rows that `plan` makes of a source's rows.
     fn map_rows(&self, plan: &LogicalPlan, rows: &RecordBatch) -> RecordBatch {
         match plan {
             LogicalPlan::TableScan(scan) => match &scan.projection {
@@ -59,7 +59,7 @@ impl TestMap {
 }
 
 thread_local! {
-    /// What [`spec`] has planned: a hundred aggregates take longer to plan than a case to run.
+    /// Cache of [`spec`]: planning a hundred aggregates takes longer than running a case.
     static PLANNED: RefCell<HashMap<String, Planned>> = RefCell::default();
 }
 
@@ -117,7 +117,7 @@ fn schema() -> SchemaRef {
     batch(&[]).schema()
 }
 
-/// What a map makes of rows, the first of which is the row `first` of the input.
+/// Returns the mapped rows; the first of `rows` is row `first` of the input.
 fn mapped(map: &TestMap, rows: &[Row], first: usize) -> RecordBatch {
     let own = map.map_rows(&map.plan, &batch(rows));
     let positions = (0..rows.len()).map(|row| encode_row_position(0, (first + row) as u64));
@@ -136,7 +136,7 @@ const ORDERLESS: &str = "count(*), count(i), sum(i), sum(f), avg(i), avg(f), min
     nth_value(i, 2 ORDER BY s), nth_value(i, -3), array_agg(f), \
     array_agg(i ORDER BY f DESC NULLS LAST) FILTER (WHERE b), string_agg(s, '+'), \
     string_agg(s, ', ' ORDER BY i)";
-/// Those that logs are emitted into. In tests of many groups they would take minutes.
+/// Aggregates that emit sketches. In tests of many groups they would take minutes.
 const EMITTED: &str = "hll_sketch(s), hll_sketch(i, 4, 5) FILTER (WHERE b), \
     hll_union(CASE WHEN i > 0 THEN '\\x128b7f0000000000000002' WHEN b THEN '\\x118b7f' \
         WHEN i < -9 THEN '\\x12a57f00000000000000010000000000000003' END), \
@@ -166,7 +166,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec(row.prop_map(|(k, i, f, s, b)| Row(k, i, f, s, b)), 0..80)
 }
 
-/// A table of rows, the first of which is the row `first` of the input.
+/// Returns a table of `rows`, the first of which is row `first` of the input.
 fn filled_from(
     spec: &Arc<TableSpec>,
     columns: &TestMap,
@@ -187,7 +187,7 @@ fn absorb(table: &mut AggregateTable, chunk: &GroupChunk) {
     table.merge(chunk, &rows).unwrap();
 }
 
-/// A chunk as it comes back from disk.
+/// Returns a chunk after a round trip to its form on disk.
 fn stored(spec: &Arc<TableSpec>, chunk: &GroupChunk) -> GroupChunk {
     let encoded = chunk.encode().unwrap();
     let mut parts = vec![encoded.slice(0, 0)];
@@ -196,7 +196,7 @@ fn stored(spec: &Arc<TableSpec>, chunk: &GroupChunk) -> GroupChunk {
     AggregateTable::new(spec).unwrap().decode_chunk(&whole).unwrap()
 }
 
-/// Groups by their keys, as text.
+/// Returns the groups by their keys, as text.
 fn text(batch: &RecordBatch, key_count: usize) -> BTreeMap<Vec<String>, Vec<String>> {
     let options = FormatOptions::default().with_null("∅");
     let format = |column: &ArrayRef| {
@@ -213,7 +213,7 @@ fn text(batch: &RecordBatch, key_count: usize) -> BTreeMap<Vec<String>, Vec<Stri
     found
 }
 
-/// Folds tables into one by a tree that `choices` draw; neighbours only, so in order.
+/// Merges neighbouring tables into one, in order, by a tree that `choices` select.
 fn folded(
     spec: &Arc<TableSpec>,
     mut tables: Vec<AggregateTable>,
@@ -311,12 +311,12 @@ proptest! {
     }
 }
 
-/// What a walk over the rows of a group finds, by a list of them: for each of the aggregates below it.
+/// Computes each aggregate of the list below with a plain walk over the rows of a group.
 fn walk_over_rows(rows: &[&Row]) -> Vec<String> {
     let shown = |value: Option<String>| value.unwrap_or_else(|| "∅".into());
     let number = |row: &&Row| row.1.map(|i| i.to_string());
     let text = |row: &&Row| row.3.clone();
-    // Floats as they are ordered: NaN is the largest, one zero is the other.
+    // In the order of floats NaN is the largest, and both zeros are equal.
     let key = |f: f64| {
         if f == 0.0 {
             0.0
@@ -559,7 +559,7 @@ fn a_chunk_of_other_types_is_refused_before_it_is_merged() {
     assert!(refused(&with(0, Arc::clone(&numbers))).contains("keys of type Int64"));
     assert!(refused(&with(1, Arc::clone(&numbers))).contains("a sum and a count"));
     assert!(refused(&with(2, numbers)).contains("counts are expected"));
-    // A sum of nothing, which no division must meet.
+    // A mean with a count of zero must never reach a division.
     let means = chunk.column(1).as_any().downcast_ref::<arrow::array::StructArray>().unwrap();
     let (fields, mut pair, nulls) = means.clone().into_parts();
     pair[1] = Arc::new(Int64Array::from(vec![0; 10]));

@@ -1,4 +1,4 @@
-//! Windows whose rows are put apart by hash, against the same over all rows sorted.
+//! Compares windows over hash-partitioned rows with the same windows over all rows sorted.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -21,7 +21,7 @@ use tidemill_tables::sessions;
 
 const HASH_PARTITIONED_STEP: &str = "WindowsInParts";
 
-/// Calls whose answer is one whatever the order of rows that are equal.
+/// Calls whose answer does not depend on the order of equal rows.
 const ORDER_FREE_CALLS: [&str; 41] = [
     "row_number() OVER (PARTITION BY # ORDER BY @, id)",
     "rank() OVER (PARTITION BY # ORDER BY @)",
@@ -66,7 +66,7 @@ const ORDER_FREE_CALLS: [&str; 41] = [
     "min(s) OVER (PARTITION BY # ORDER BY @, id)",
 ];
 
-/// splitmix64
+/// A SplitMix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -178,7 +178,7 @@ fn context_with(
     context
 }
 
-/// The same session, which sorts.
+/// Returns the session without the rule for hash-partitioned windows: it sorts.
 fn sorting(context: &SessionContext) -> SessionContext {
     let state = context.state();
     let rules = state.physical_optimizers().iter();
@@ -189,7 +189,7 @@ fn sorting(context: &SessionContext) -> SessionContext {
     SessionContext::new_with_state(state)
 }
 
-/// How often the step is in the plan, and the rows in an order of their own.
+/// Returns the number of hash-partitioned steps in the plan, and the result's rows, sorted as text.
 fn answer(context: &SessionContext, sql: &str) -> (usize, Vec<String>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
@@ -243,7 +243,7 @@ fn hash_partitioned_windows_equal_sorted_windows() {
             let (partition, order) = (random.one(&partitions), random.one(&orders));
             let calls = (0..=random.below(4)).map(|index| {
                 let call = random.one(&ORDER_FREE_CALLS);
-                // Some windows within the partitions of others.
+                // Some windows use partitions within those of others.
                 let partition = match random.below(8) {
                     0 => format!("{partition}, id % 2"),
                     _ => partition.to_owned(),
@@ -266,7 +266,7 @@ fn hash_partitioned_windows_equal_sorted_windows() {
     assert!(taken > 80, "{taken} of 144");
 }
 
-/// What stands above may have been planned with an order in mind.
+/// Steps above a window may have been planned to use its order.
 #[test]
 fn steps_above_windows_return_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,7 +285,7 @@ fn steps_above_windows_return_the_same_rows() {
         "SELECT k, t, n, id FROM # ORDER BY k, t, n, id LIMIT 1000",
         "SELECT id, n FROM # WHERE n < 5 UNION ALL SELECT id, -n FROM # WHERE n > 20",
         "SELECT k, n FROM # WHERE n = 3 EXCEPT SELECT k, n FROM # WHERE g = 1",
-        // Of keys that are computed there are two columns.
+        // Computed keys have two columns.
         "SELECT id, count(*) OVER (PARTITION BY k % 2), rank() OVER (PARTITION BY s ORDER BY v), \
          rank() OVER (PARTITION BY k % 2, s ORDER BY v) FROM r",
         "SELECT id, sum(v) OVER (PARTITION BY k % 2 ORDER BY v), row_number() OVER (PARTITION BY k % 2 \
@@ -340,7 +340,7 @@ fn hash_partitioned_step_is_planned_where_no_order_is_needed() {
     }
 }
 
-/// Rows of more than 700 bytes.
+/// Returns rows of more than 700 bytes each.
 fn wide_rows(count: i64) -> Vec<RecordBatch> {
     let batches = rows(&mut Random(5), count, 20_000).into_iter().map(|batch| {
         let ids = batch.column(0).as_primitive::<Int64Type>().values().iter();
@@ -371,7 +371,8 @@ fn rows_beyond_memory_are_sorted_and_spilled() {
     }
 }
 
-/// A set of a group's values is as large as they are: the rows that are left are sorted then, which spills.
+/// A distinct count holds as many bytes as the group's rows. The remaining rows are then sorted, which
+/// spills.
 #[test]
 fn large_accumulators_make_remaining_rows_spill() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The answers of a table that rests on a part of the input: scaled up, with bounds beside them.
+//! The answers of a table that rests on a part of the input: scaled up, with bounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -20,32 +20,32 @@ use tidemill_tables::{CellQuantiles, CellSums, MergeableFunction, TableSpec};
 use super::intervals::IntervalCalculator;
 use super::result_bounds::{Estimand, EstimatedQuantity, TotalsFormula, carried_fields};
 
-/// What makes answers of the tables' rows.
+/// Turns the answers of aggregate tables into rows of the finished table.
 #[derive(Clone)]
 pub(crate) struct AnswerBuilder {
-    /// What is kept per group; where there is a sample, the last aggregates are the sums by place of `quantities` and the
-    /// quantiles by place of so many `values`.
+    /// Keys and aggregates. With a sample, the last aggregates are the sums by cell of `quantities` and the
+    /// quantiles by cell of `quantile_value_count` values.
     pub table_spec: Arc<TableSpec>,
     pub quantities: Vec<EstimatedQuantity>,
     pub quantile_value_count: usize,
     pub estimands: Vec<Estimand>,
-    /// What was read; none where nothing is scaled up and nothing has bounds.
+    /// The splits that were read; `None` if nothing is scaled and nothing has bounds.
     pub sample: Option<SplitSample>,
-    /// Whether all of the input was read.
+    /// True if all of the input was read.
     pub is_exact: bool,
-    /// Whether there are no bounds: what they are made of is not whole.
+    /// True if estimates get no bounds because the data for them is incomplete.
     pub has_withheld_bounds: bool,
     pub row_count_limits: RowCountLimits,
     pub missing_interval_reasons: MissingIntervalReasons,
-    /// The finished table's columns, those that carry what bounds are of last.
+    /// The finished table's columns. Those that carry the data for intervals come last.
     pub finished_schema: SchemaRef,
 }
 
 impl AnswerBuilder {
-    /// An answer of the tables as rows of the finished table.
+    /// Converts answers of aggregate tables to rows of the finished table.
     ///
     /// # Errors
-    /// [`Error::Overflow`] where a sum that is scaled up does not fit its type.
+    /// [`Error::Overflow`] if a scaled sum does not fit its type.
     pub(crate) fn build_answer(&self, answer: &RecordBatch) -> Result<RecordBatch> {
         let carried =
             carried_fields(&self.estimands, self.quantities.len(), self.quantile_value_count);
@@ -66,7 +66,7 @@ impl AnswerBuilder {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.finished_schema), columns, &options)?)
     }
 
-    /// Scales counts and sums among columns of keys and answers.
+    /// Scales the counts and sums among columns of keys and answers.
     fn scale_columns(&self, columns: &mut [ArrayRef], sample: &SplitSample) -> Result<()> {
         let keys = self.table_spec.keys.len();
         for (column, aggregate) in columns.iter_mut().skip(keys).zip(&self.table_spec.aggregates) {
@@ -78,7 +78,7 @@ impl AnswerBuilder {
         Ok(())
     }
 
-    /// What intervals are worked out by; none where there are none.
+    /// Returns the calculator of intervals, or `None` if estimates get none.
     pub(crate) fn interval_calculator(
         &self,
         threads: usize,
@@ -100,7 +100,7 @@ impl AnswerBuilder {
         }))
     }
 
-    /// The columns that intervals are worked out from.
+    /// Returns the columns that carry the data for intervals.
     fn carried_columns(&self, answer: &RecordBatch, own: usize) -> Result<Vec<ArrayRef>> {
         let cells = self.quantities.len() + self.quantile_value_count;
         let mut carried = answer.columns()[own..own + cells].to_vec();
@@ -121,7 +121,8 @@ pub(crate) struct RowCountLimits {
     pub read_max: f64,
     /// Maximum number of rows that the splits not read can be assumed to hold.
     pub unread_max: f64,
-    /// Whether each row of the input is a row of the table's only group, so that `count(*)` is the number of rows.
+    /// True if each row of the input is a row of the table's only group, so that `count(*)` is the number of
+    /// rows.
     pub is_every_row_in_table: bool,
 }
 
@@ -186,8 +187,8 @@ pub(crate) enum EstimateBounds {
     Unknown,
 }
 
-/// A mean or another ratio to a count of fewer rows has no interval: of lognormal values (σ = 1.5) such held in 70 to 90 % of the
-/// cases at 95 %, with 6 to 50 rows.
+/// Minimum row count in the divisor of a mean or another ratio with an interval. With 6 to 50 lognormal
+/// values (σ = 1.5), intervals at 95 % contained the true value in only 70 to 90 % of the cases.
 const RATIO_ROWS_MIN: f64 = 50.0;
 
 pub(crate) fn unreadable_cells_error() -> Error {
@@ -285,7 +286,7 @@ impl GroupTotals {
             // The count covers all rows, and the files' footers give the number of rows.
             return EstimateBounds::Between(value.round(), value.round());
         }
-        // A mean of a few rows says little of the others, however many splits they are from.
+        // A mean of a few rows says little about the others, however many splits they come from.
         let is_of_few = |(index, slope): (usize, &f64)| {
             *slope != 0.0
                 && quantities[index].is_count
@@ -318,10 +319,11 @@ impl GroupTotals {
             ConfidenceInterval::Bounds { lower: low, upper: high }
                 if low.is_finite() && high.is_finite() =>
             {
-                // However narrow it is, the estimate itself is in it.
+                // The interval contains the estimate itself, however narrow it is.
                 let (low, high) = ((low - slack).min(value), (high + slack).max(value));
-                // What was counted is there, and there is only so much that can come. So is a sum of values of which none
-                // was below zero, and a mean of them is not.
+                // A total count is at least the count read, and at most that plus the unread rows. A total of
+                // values that are all non-negative is at least the total read; a mean of such values is not
+                // negative.
                 let (low, high) = match formula.as_single_total() {
                     Some(index) if quantities[index].is_count => {
                         let counted = cells[index].sums_by_cell().sum();
@@ -350,12 +352,12 @@ impl GroupTotals {
     }
 }
 
-/// The bounds of a count, which is whole, as its estimate is shown.
+/// Returns the bounds of a count as integers around its displayed estimate.
 fn integer_bounds(low: f64, value: f64, high: f64) -> (f64, f64) {
     (low.ceil().min(value.round()), high.floor().max(value.round()))
 }
 
-/// A group's values by cell.
+/// A group's values by cell, and the histogram of all of them.
 pub(crate) struct GroupQuantiles {
     cells: CellQuantiles,
     merged: Quantiles,
@@ -372,8 +374,8 @@ impl GroupQuantiles {
         GroupQuantiles { cells: values, merged: all }
     }
 
-    /// The bounds of the value at a rank, which was estimated (Woodruff 1952): the share of values up to it has an interval,
-    /// to which the histogram's own error is added, and its ends are ranks of other values.
+    /// Returns the bounds of an estimated quantile (Woodruff 1952). The share of values up to it has an
+    /// interval. The ends of that interval, widened by the histogram's own error, are ranks of other values.
     pub(crate) fn quantile_bounds(
         &self,
         value: f64,
@@ -409,10 +411,11 @@ impl GroupQuantiles {
     }
 }
 
-/// Whether so many rows, of which the share of a rank has such an interval, have enough of them on either side of it that the
-/// outermost can be a bound. Of n rows none is beyond rank q with probability qⁿ, about exp(−n (1 − q)), which is to be
-/// no more than what an interval misses on a side: 3.7 rows are expected there at 95 %. Rows of one split are alike, so that
-/// they count as those of a simple sample that would have as wide an interval.
+/// Returns true if the rows on either side of a rank suffice for the outermost one to be a bound. The share
+/// at the rank has the given interval. With n rows, none is beyond rank q with probability qⁿ, about exp(−n
+/// (1 − q)). That must not exceed the share of intervals that miss on one side: at 95 % it takes 3.7 expected
+/// rows. Rows of one split are alike, so they count as the rows of a simple random sample with an interval of
+/// that width.
 fn has_enough_outer_rows(rank: f64, rows: f64, (low, high): (f64, f64), confidence: f64) -> bool {
     let half = (high - low) / 2.0;
     let t = student_t_quantile(confidence, f64::from(u16::MAX));
@@ -420,7 +423,7 @@ fn has_enough_outer_rows(rank: f64, rows: f64, (low, high): (f64, f64), confiden
     rows * rank.min(1.0 - rank) >= ((1.0 - confidence) / 2.0).ln().abs()
 }
 
-/// A column of counts or sums times a factor, in its own type.
+/// Multiplies a column of counts or sums by a factor and keeps its type.
 fn scale_column(column: &ArrayRef, factor: f64, name: &str) -> Result<ArrayRef> {
     if factor == 1.0 {
         return Ok(Arc::clone(column));
@@ -450,13 +453,13 @@ fn scale_column(column: &ArrayRef, factor: f64, name: &str) -> Result<ArrayRef> 
                 (scaled.abs() < most).then_some(scaled as i128)
             })
         }
-        // Sums of lists and structs are of what was seen.
+        // Sums of lists and structs are not scaled.
         _ => Some(Arc::clone(column)),
     };
     fitting.ok_or_else(too_large)
 }
 
-/// Numbers scaled, of the same type; none where one does not fit it.
+/// Scales numbers and keeps their type. Returns `None` if one does not fit it.
 fn scale_integers<T: ArrowPrimitiveType>(
     column: &ArrayRef,
     scale: impl Fn(T::Native) -> Option<T::Native>,

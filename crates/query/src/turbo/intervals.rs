@@ -1,8 +1,8 @@
-//! The intervals of a result's estimates, worked out behind its finish: of the rows that are shown.
+//! The intervals of a result's estimates, computed above the finish plan for the rows that the result shows.
 //!
-//! What they are worked out from, a group's sums by place in the input, goes through HAVING, ORDER BY and LIMIT beside
-//! the estimates, in columns of bytes. So a top ten of a million groups costs ten intervals: one takes up to 17 µs. Of a
-//! result that is so long that a deadline passes meanwhile, the first rows have theirs.
+//! The data behind an interval is a group's sums by cell of the input. It passes HAVING, ORDER BY and LIMIT
+//! beside the estimates, in binary columns. So a top ten of a million groups costs ten intervals: one takes
+//! up to 17 µs. If a deadline passes during a long result, only its first rows have intervals.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -24,33 +24,33 @@ use super::answer_builder::{
 };
 use super::result_bounds::{Estimand, EstimatedQuantity};
 
-/// Rows times estimates from which on several threads work them out.
+/// Number of rows times estimates from which several threads compute intervals.
 const PARALLEL_WORK_MIN: usize = 1_024;
 
-/// After so many rows it is looked at the clock …
+/// Number of rows between two looks at the clock.
 const CLOCK_CHECK_ROWS: usize = 64;
 
-/// … but for the first, which have their intervals whatever the time: together they take a millisecond.
+/// Number of first rows whose intervals are computed whatever the time: together they take a millisecond.
 const UNTIMED_ROWS: usize = 64;
 
-/// What intervals are worked out by.
+/// Computes the intervals of a result's rows.
 #[derive(Debug)]
 pub(crate) struct IntervalCalculator {
     pub estimands: Vec<Estimand>,
     pub quantities: Vec<EstimatedQuantity>,
-    /// Of how many columns there are quantiles by place.
+    /// Number of carried columns with quantiles by cell.
     pub quantile_value_count: usize,
     pub sample: SplitSample,
     pub row_count_limits: RowCountLimits,
     pub missing_interval_reasons: MissingIntervalReasons,
     pub threads: usize,
-    /// When they are to be there: rows behind that have none.
+    /// Time at which the intervals are due; rows not reached by then have none.
     pub ends_at: Option<Instant>,
 }
 
 impl IntervalCalculator {
-    /// The bounds of each estimate of each row, one after the other, from the
-    /// [columns that carry](super::bounds::Bounds::carried) what they are of.
+    /// Computes the bounds of each estimate of each row, row by row, from the
+    /// [carried columns](super::result_bounds::ResultBounds::carried_fields).
     fn compute_bounds(&self, carried: &[ArrayRef], rows: usize) -> Result<Float64Array> {
         let work = rows * self.estimands.len();
         let threads = if work < PARALLEL_WORK_MIN { 1 } else { self.threads.clamp(1, 64) };
@@ -97,7 +97,7 @@ impl IntervalCalculator {
                 bounds.append_nulls((rows - row) * width);
                 break;
             }
-            // An aggregation above the tables has none of no rows.
+            // An aggregation above the tables has null columns if it has no rows.
             if cells.iter().chain(&spreads).any(|carried| carried.is_null(row)) {
                 bounds.append_nulls(width);
                 continue;
@@ -142,13 +142,13 @@ impl IntervalCalculator {
         Ok(bounds.finish())
     }
 
-    /// A list for each row: the low and the high bound of each estimate.
+    /// Returns the type of the bounds: for each row a list with the lower and upper bound of each estimate.
     fn bounds_list_type(&self) -> DataType {
         let width = i32::try_from(2 * self.estimands.len()).unwrap_or(i32::MAX);
         DataType::FixedSizeList(Arc::new(list_item_field()), width)
     }
 
-    /// All bounds, of the columns that carry what they are of.
+    /// Returns the expression that computes all bounds from the carried columns.
     pub(crate) fn bounds_expr(self: &Arc<Self>, carried: Vec<Expr>) -> Expr {
         let function = IntervalsFunction {
             calculator: Arc::clone(self),
@@ -162,7 +162,8 @@ fn list_item_field() -> Field {
     Field::new_list_field(DataType::Float64, true)
 }
 
-/// The low and the high bound of an estimate, of a column of [all bounds](Intervals::call).
+/// Returns the expressions of an estimate's lower and upper bound, taken from [all
+/// bounds](IntervalCalculator::bounds_expr).
 pub(crate) fn bound_exprs(all: &Expr, estimate: usize) -> (Expr, Expr) {
     let bound = |place: usize| {
         let signature = Signature::any(1, Volatility::Immutable);
@@ -173,8 +174,9 @@ pub(crate) fn bound_exprs(all: &Expr, estimate: usize) -> (Expr, Expr) {
     (bound(2 * estimate), bound(2 * estimate + 1))
 }
 
-/// One bound of many. A struct's fields by their names would do; but its type, of two fields for each estimate, is looked
-/// through for each of them whenever the plan is: of a thousand sums that took 8 s.
+/// A scalar function that takes one bound from the list. Struct fields with names would do, but the planner
+/// searches the struct's type, with two fields for each estimate, once for each estimate: for a thousand sums
+/// that took 8 s.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct BoundFunction {
     bound_index: usize,
@@ -217,7 +219,7 @@ fn missing_columns_error() -> Error {
     Error::Internal("what intervals are worked out from is not there".into())
 }
 
-/// As a function of a plan.
+/// A scalar function that computes all intervals within a plan.
 #[derive(Debug)]
 struct IntervalsFunction {
     calculator: Arc<IntervalCalculator>,

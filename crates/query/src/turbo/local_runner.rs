@@ -1,20 +1,22 @@
-//! The runner that may stop: splits in a drawn order into tables, until enough is read.
+//! The local runner: reads splits in sampling order into tables on this process's threads, until it stops.
 //!
-//! A split counts once all of it was read: until then its rows are held, or in a table of its own where they are
-//! many, and nothing of one that is abandoned is in an answer. What counts when it is over is every split that had
-//! ended by then. Those still being read are left out: at most one a thread, and those that stall.
+//! A split is complete once all of it was read, and only complete splits count. Until then its rows are held,
+//! or are in a table of their own if they are many, so nothing of an abandoned split is in an answer. At the
+//! end all complete splits count. Those still being read are left out: at most one for each thread, and those
+//! that stall.
 //!
-//! A read cannot be interrupted wherever it waits (a FIFO nobody writes to, a file system that hangs), so that no thread is waited for: they are on
-//! their own, and the runner takes their tables from them, under the lock under which they fill them. A thread that
-//! has waited for long has another started in its place. Its turn among the runs on this machine goes to that one:
-//! whoever does not compute keeps none. One that waits for its turn is not replaced.
+//! A blocked read cannot be interrupted (a FIFO without a writer, a file system that hangs), so the runner
+//! never joins a thread. It takes the threads' tables from them, under the lock under which they fill them.
+//! The runner starts a replacement for a thread that has waited for long. The blocked thread's turn among the
+//! runs on this machine passes on, because a thread that does not compute holds none. A thread that waits for
+//! its turn is not replaced.
 //!
-//! There may thus be many more tables than threads at work. Those of stalled threads, and the rows that wait in them,
-//! stay charged to the run's account, which has any thread hand the fullest of them over to what is merged. The table
-//! of a replaced thread that has ended goes to the next one that is started.
+//! There may thus be many more tables than running threads. The tables and waiting rows of stalled threads
+//! stay charged to the run's memory account, and any thread may spill the largest of them to the merger. The
+//! table of a replaced thread that has ended goes to the next thread that starts.
 //!
-//! Where the input cannot be cut (compressed text, standard input, a program) there is nothing to draw from: it is
-//! read from its beginning, and its rows count as they come.
+//! An input that cannot be cut (compressed text, standard input, a program) cannot be sampled. It is read
+//! from its beginning, and its rows count as they come.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,52 +45,53 @@ use crate::map::SplitMap;
 use crate::scan::{ReadCounts, Scan, SplitOutcome};
 use crate::table_runner::{WorkerTable, append_positions};
 
-/// What the runner works on.
+/// The map, splits, tables and settings of a sampled run.
 pub(crate) struct SampledRunContext {
-    /// What a split's rows go through.
+    /// The map that a split's rows pass.
     pub map: SplitMap,
     /// The splits below the map.
     pub scan: Arc<Scan>,
-    /// What is kept per group.
+    /// Keys and aggregates.
     pub table_spec: Arc<TableSpec>,
-    /// Threads that work at once.
+    /// Number of threads that read at a time.
     pub threads: usize,
-    /// Counts the memory of all tables.
+    /// The memory account of all tables.
     pub memory_account: MemoryAccount,
-    /// Where tables spill to.
+    /// The folders for spill files.
     pub spill_dirs: Vec<PathBuf>,
-    /// Stops the run.
+    /// Cancels the run.
     pub cancel: CancelFlag,
-    /// Ends reading: what was read is enough.
+    /// Requests the end of reading, with an answer from the part read so far.
     pub stop_request: CancelFlag,
-    /// Told of what is read and spilled.
+    /// Counts the bytes read and spilled.
     pub progress: RunProgress,
-    /// How many columns of the answer have intervals.
+    /// Number of columns of the answer with intervals.
     pub interval_count: usize,
-    /// The most rows that it has, as far as is known.
+    /// Maximum number of rows of the answer, as far as known.
     pub result_rows_max: usize,
-    /// What turns intervals off, where nobody but somebody who watches wants them: of more groups than fit a screen
-    /// many times over they cost more than they are worth.
+    /// Turns intervals off if only an observer of interim results wants them. With many times more groups
+    /// than fit a screen, they cost more than they are worth.
     pub observer_switch: Option<StateUpdateSwitch>,
-    /// What turns off all that intervals are worked out from.
+    /// Turns off the aggregates by cell, the data behind intervals.
     pub cell_switch: StateUpdateSwitch,
-    /// Whether splits begin where what stands before them says, and not where their own first bytes look as if.
+    /// True if splits begin at the offset that the bytes before them imply, and not where their own first
+    /// bytes suggest.
     pub has_exact_starts: bool,
-    /// Of splits that somebody else has drawn: after so long with nothing new it ends without those that stall. What
-    /// cannot be read is told, and judged elsewhere.
+    /// On a worker, whose splits the driver has sampled: time without new data after which the run ends
+    /// without the stalled splits. Errors are reported, and the driver judges them.
     pub stall_timeout: Option<Duration>,
-    /// What has been looked at of starts.
+    /// Counts of splits with guessed starts.
     pub guessed_starts: Arc<GuessedStarts>,
 }
 
-/// How many groups so many tables have at most each.
+/// The load of the threads' tables: maximum number of groups in a table, and number of tables.
 pub(super) struct ThreadTableLoad {
     pub groups_per_table: usize,
     pub table_count: usize,
 }
 
 impl ThreadTableLoad {
-    /// Time that grouping them takes.
+    /// Returns the time that grouping them takes.
     pub(super) fn grouping_time(&self) -> Duration {
         let groups = self.groups_per_table.saturating_mul(self.table_count) as u64;
         Duration::from_nanos(RESERVE_PER_GROUP_NS.saturating_mul(groups))
@@ -96,7 +99,7 @@ impl ThreadTableLoad {
 }
 
 impl SampledRunContext {
-    /// What it takes from the last row to the answer of such tables, in a run that has so much time.
+    /// Returns the time to reserve from the last row to the answer, in a run of length `all`.
     pub(super) fn finish_reserve(
         &self,
         held: ThreadTableLoad,
@@ -114,47 +117,47 @@ impl SampledRunContext {
         let tables = Duration::from_nanos(tables.into_iter().fold(0, u64::saturating_add));
         let tables = tables.saturating_add(held.grouping_time());
         let intervals = RESERVE_PER_INTERVAL_NS.saturating_mul(intervals);
-        // Rather a longer look at the input than intervals of all of very many groups: the first rows have theirs.
+        // Reading more of the input is better than intervals of very many groups: the first rows have theirs.
         let reserve = tables + Duration::from_nanos(intervals).min(all / INTERVAL_TIME_DIVISOR);
         FINISH_RESERVE_MIN + reserve.min(all - all / READ_TIME_DIVISOR)
     }
 }
 
-/// Splits whose start was guessed, so far, and their bytes.
+/// Number and bytes of the splits with a guessed start so far.
 #[derive(Debug, Default)]
 pub(crate) struct GuessedStarts {
     split_count: AtomicUsize,
     bytes: AtomicU64,
 }
 
-/// When the runner stops.
+/// The stop condition of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StopCondition {
-    /// When the answer is to be there.
+    /// The time at which the answer is due.
     pub ends_at: Option<Instant>,
-    /// The share of the bytes that may be left out.
+    /// Share of the bytes that may be left out.
     pub drop_share: Option<f64>,
-    /// The share of the splits that are read.
+    /// Share of the splits that are read.
     pub sample_share: Option<f64>,
-    /// What the order of the splits is drawn from.
+    /// Seed of the sampling order.
     pub seed: u64,
-    /// How sure intervals are.
+    /// Confidence of intervals.
     pub confidence: f64,
 }
 
-/// Why no more was read.
+/// The reason why reading stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// All of it was.
+    /// All of the input was read.
     WholeInput,
     Deadline,
     DropShare,
     SampleShare,
-    /// All intervals that are shown are narrow enough.
+    /// All displayed intervals are within the target error.
     TargetError,
-    /// As many rows as were wanted were found.
+    /// As many rows as wanted were found.
     RowLimit,
-    /// Somebody said that it was enough.
+    /// The user or the program requested an early answer, or the run starts over.
     StopRequest,
 }
 
@@ -162,33 +165,33 @@ pub(crate) enum StopReason {
 #[derive(Debug, Clone)]
 pub(crate) struct GivenUpSplit {
     pub split: usize,
-    /// What reading it met; none where it was waited for in vain.
+    /// The error of reading it; `None` if it stalled.
     pub error: Option<String>,
 }
 
-/// A table of what was read, and what that was.
+/// The merged table of a run, and what it read.
 pub(crate) struct SampledTables {
     pub merged: MergedTable,
     pub outcome: ReadOutcome,
-    /// The splits that could not be read, where somebody else judges that.
+    /// Splits that could not be read, if the driver judges their errors.
     pub failures: Vec<(usize, Error)>,
 }
 
-/// Which part of the input was read.
+/// The outcome of reading: the reason for its end, and the splits that count or do not.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadOutcome {
     pub stop_reason: StopReason,
-    /// The splits that count; none where the input was read in order.
+    /// The complete splits as a sample; `None` if the input was read in order.
     pub sample: Option<SplitSample>,
-    /// Splits that failed, and those that stalled.
+    /// Splits that failed or stalled.
     pub given_up_splits: Vec<GivenUpSplit>,
     /// Files that are in no split: they could not be opened, or did not answer.
     pub left_out_files: Vec<SkippedFile>,
-    /// Those that were being read when it was over, and not given up.
+    /// Splits that were being read at the end and are not given up.
     pub in_flight_splits: Vec<usize>,
-    /// Of the splits that began where they were guessed to, how many began elsewhere.
+    /// Number of splits with a guessed start that was wrong.
     pub wrong_start_count: u64,
-    /// Bytes of which rows count.
+    /// Bytes whose rows count.
     pub counted_bytes: u64,
 }
 
@@ -199,34 +202,34 @@ impl ReadOutcome {
     }
 }
 
-/// The tables at some moment.
+/// A snapshot of the tables during a run.
 pub(crate) struct TableSnapshot {
-    /// Keys and an answer per aggregate, as [`TableSpec::output_schema`] has them.
+    /// Keys and one answer for each aggregate, in the columns of [`TableSpec::output_schema`].
     pub answer: RecordBatch,
-    /// What was read; none where that is no sample.
+    /// The complete splits as a sample; `None` if the input is read in order.
     pub sample: Option<SplitSample>,
     /// The share of the bytes that was read.
     pub bytes_read_share: f64,
-    /// When a look at it is to be over.
+    /// The time at which an inspection has to be over.
     pub ends_at: Option<Instant>,
 }
 
-/// Whoever looks at the tables while they are filled.
+/// An inspector of the tables while they are filled.
 pub(crate) trait TableInspector {
-    /// Whether it is time, with so many splits read.
+    /// Returns true if an inspection is due after this number of splits.
     fn is_due(&self, splits_read: u64) -> bool;
 
-    /// After how long it may be time for another look, whatever was read.
+    /// Returns the time after which an inspection may be due, whatever was read.
     fn time_until_due(&self) -> Option<Duration>;
 
-    /// Takes a look; if it is enough, with which confidence intervals are to be worked out.
+    /// Inspects a snapshot. If the answer is precise enough, returns the confidence for the final intervals.
     ///
     /// # Errors
-    /// Where an answer cannot be made.
+    /// Fails if an answer cannot be computed.
     fn inspect(&mut self, snapshot: TableSnapshot) -> Result<Option<f64>>;
 }
 
-/// Nobody looks.
+/// An inspector that is never due.
 pub(crate) struct NoInspection;
 
 impl TableInspector for NoInspection {
@@ -243,67 +246,68 @@ impl TableInspector for NoInspection {
     }
 }
 
-/// What it takes, at least, from the last row to the answer.
+/// Minimum time to reserve from the last row to the answer.
 pub(super) const FINISH_RESERVE_MIN: Duration = Duration::from_millis(20);
 
-/// And for each group of a thread's table …
+/// Reserve for each group of a thread's table.
 const RESERVE_PER_GROUP_NS: u64 = 3_000;
 
-/// … for each that was handed over to be merged, as often as it was …
+/// Reserve for each group that was handed to the merger, each time that it was.
 const RESERVE_PER_MERGED_GROUP_NS: u64 = 1_000;
 
-/// … for each row that is to be grouped in the end, being of a group with hardly another …
+/// Reserve for each row that is grouped at the end, assuming that nearly every row is a group of its own.
 const RESERVE_PER_ROW_NS: u64 = 1_000;
 
-/// … for each byte of tables, as states that keep all values are gone through or sorted, and those of many cells …
+/// Reserve for each byte of tables, because states that keep all values or many cells are scanned or sorted.
 const RESERVE_PER_BYTE_NS: u64 = 3;
 
-/// … for each byte on disk, which is read back and merged …
+/// Reserve for each spilled byte, which is read back and merged.
 const RESERVE_PER_SPILLED_BYTE_NS: u64 = 8;
 
-/// … and for each interval of a row that is shown, by one thread.
+/// Reserve for each interval of a row that is shown, on one thread.
 const RESERVE_PER_INTERVAL_NS: u64 = 15_000;
 
-/// Intervals have one part in so many of the time, at most.
+/// Maximum share of the run's time that is reserved for intervals, as a divisor.
 const INTERVAL_TIME_DIVISOR: u32 = 3;
 
-/// And reading at least one part in so many.
+/// Minimum share of the run's time that is kept for reading, as a divisor.
 const READ_TIME_DIVISOR: u32 = 16;
 
-/// Programs that files go through are waited for so long: they are ended by the threads that read them.
+/// Time to wait for filter programs at the end: the threads that read from them end them.
 const PROGRAM_EXIT_TIMEOUT: Duration = Duration::from_millis(120);
 
-/// Of more groups nobody is shown an answer before it is whole, unless it may rest on a part of the input.
+/// Maximum number of groups of an interim result, unless the answer may rest on a part of the input.
 const OBSERVED_GROUPS_MAX: usize = 2_000;
 
-/// Nor of tables that are so large: each look copies them, at some 500 MB a second.
+/// Maximum bytes of tables for interim results: each inspection copies the tables, at some 500 MB a second.
 const OBSERVED_BYTES_MAX: usize = 16 << 20;
 
-/// Of the splits whose start is guessed so many first ones are looked at from before them, and later one of so many …
+/// Number of first splits whose guessed starts are checked against the bytes before them; later, one in this
+/// many.
 const START_CHECK_SPLITS: usize = 16;
 
-/// … and of small ones one in so many bytes, as a look reads a quarter of a mebibyte.
+/// For small splits: bytes of input for each checked start, because a check reads a quarter of a MiB.
 const START_CHECK_BYTES: u64 = 4 << 20;
 
-/// Looks take one part in so many of a run's time, at most.
+/// Maximum share of a run's time for inspections, as a divisor.
 pub(super) const INSPECTION_TIME_DIVISOR: u32 = 6;
 
-/// So much longer a run is taken to be for that: of a short one looks are few.
+/// Time that is added to a run's length in that limit, so that short runs have some inspections.
 pub(super) const INSPECTION_FREE_TIME: Duration = Duration::from_secs(1);
 
-/// Where rows of a split wait, at most so many bytes.
+/// Minimum limit for the bytes of waiting rows.
 const WAITING_ROWS_LIMIT_BYTES_MIN: usize = 8 << 20;
 
-/// Assumed time to take in a KiB of rows that wait, until some were.
+/// Assumed time to group a KiB of waiting rows, until it was measured.
 const COMPLETION_NS_PER_KIB: u64 = 1_000;
 
-/// Minimum bytes of rows for a measurement.
+/// Minimum bytes of waiting rows for a measurement of the time to group them.
 const MEASURED_COMPLETION_BYTES_MIN: usize = 1 << 20;
 
-/// Rows that take no longer than this are grouped even when the time is over.
+/// Waiting rows that take no longer than this are grouped even if the answer is due before that.
 const COMPLETION_GRACE_TIME: Duration = Duration::from_millis(10);
 
-/// What a thread has at hand is spilled where it takes more: less makes no room worth mentioning.
+/// Minimum bytes of a thread's table for a spill: less makes no room worth mentioning.
 const SPILL_BYTES_MIN: usize = 64 << 10;
 
 struct LocalRunner {
@@ -311,51 +315,51 @@ struct LocalRunner {
     sampling_plan: SamplingPlan,
     is_over: AtomicBool,
     merger: Arc<ChunkMerger>,
-    /// What looks have taken from the threads' tables: a hand of no thread.
+    /// The groups that inspections have taken from the threads' tables; belongs to no thread.
     gathered_table: Arc<ReaderThread>,
     state: Mutex<LocalRunnerState>,
     state_changed: Condvar,
-    /// The number of splits that land.
+    /// Number of splits that are being completed.
     completing_count: Mutex<usize>,
     completion_done: Condvar,
     table_bytes_max: usize,
     waiting_rows_bytes_max: usize,
-    /// The groups of the largest of the threads' tables, and its bytes.
+    /// Groups and bytes of the largest thread table.
     largest_group_count: AtomicUsize,
     largest_table_bytes: AtomicUsize,
-    /// How many tables the threads have.
+    /// Number of thread tables.
     table_count: AtomicUsize,
-    /// Time that taking in a KiB of rows that waited took lately.
+    /// Latest measured time to group a KiB of waiting rows.
     completion_ns_per_kib: AtomicU64,
     began: Instant,
-    /// When the answer is to be there.
+    /// The time at which the answer is due.
     ends_at: Option<Instant>,
 }
 
 struct LocalRunnerState {
-    /// Threads that have not ended.
+    /// Number of threads that have not ended.
     running_thread_count: usize,
-    /// Of each thread what it has at hand.
+    /// The table and state of each thread.
     reader_threads: Vec<Arc<ReaderThread>>,
     tally: SplitTally,
-    /// What reading met, where somebody else judges whether it may be left out.
+    /// Splits that failed, if the driver judges their errors.
     failures: Vec<(usize, Error)>,
-    /// Chunks of splits, where the order matters.
+    /// Chunks by split, for order-sensitive aggregates.
     split_chunks: BTreeMap<usize, Vec<DeferredChunk>>,
     error: Option<Error>,
 }
 
-/// What a thread has at hand. Any thread may have it spilled.
+/// The table and state of a thread that reads. Any thread may spill the table.
 struct ReaderThread {
-    /// None once it was taken away.
+    /// The table; `None` after it was taken away.
     table: Mutex<Option<ThreadTable>>,
     spill_target: SpillTarget,
     state: ReaderThreadState,
-    /// Whether its thread has ended.
+    /// True if the thread has ended.
     has_ended: AtomicBool,
 }
 
-/// Where what a thread has at hand spills to.
+/// The target of a thread's spills, and what a new table needs.
 #[derive(Clone)]
 struct SpillTarget {
     spec: Arc<TableSpec>,
@@ -396,21 +400,21 @@ impl MemoryHolder for ReaderThread {
     }
 }
 
-/// What a thread goes through its splits with.
+/// A thread's turn and clock.
 struct ThreadContext<'a> {
     turn: ComputeTurn<'a>,
-    /// What it has taken of the processor since that was last booked.
+    /// Processor time of the thread since it was last booked.
     clock: ThreadCpuClock,
 }
 
-/// A thread's table.
+/// A thread's aggregate table.
 struct ThreadTable {
     tables: WorkerTable,
     /// Rows of the split that is being read.
     waiting_rows: WaitingRows,
-    /// Those of the split's chunks that have left it, where the order matters.
+    /// Chunks that have left the table for this split, for order-sensitive aggregates.
     spilled_chunks: Vec<DeferredChunk>,
-    /// What was read of the split that is being read, where rows count as they come.
+    /// Progress within the split that is being read, if rows count as they come.
     split_progress: ReadCounts,
 }
 
@@ -428,8 +432,8 @@ impl ThreadTable {
         self.tables.charged_bytes() + self.waiting_rows.bytes()
     }
 
-    /// Hands its groups over to be merged, or to disk where they are of the split that is being read or their turn has
-    /// not come.
+    /// Hands the groups to the merger. Spills waiting rows, and the groups of order-sensitive aggregates,
+    /// whose turn has not come.
     fn spill(&mut self, to: &SpillTarget) -> Result<()> {
         if self.waiting_rows.bytes() > 0 {
             self.waiting_rows.spill(to)?;
@@ -456,10 +460,10 @@ impl SpillTarget {
     }
 }
 
-/// Fills tables until enough is read.
+/// Fills tables on this process's threads until the stop condition holds.
 ///
 /// # Errors
-/// The first that reading, unless it may be left out, mapping or merging meets.
+/// The first error of reading, unless the split may be left out, of the map or of a merge.
 pub(crate) fn run_locally(
     work: SampledRunContext,
     until: &StopCondition,
@@ -470,7 +474,7 @@ pub(crate) fn run_locally(
         None => SamplingPlan::new(&work.scan, until)?,
     };
     if drawing.is_in_order {
-        // Rows count as they come.
+        // Rows of input read in order count as they come.
         work.scan.set_eager();
     }
     let threads = work.threads.clamp(1, drawing.split_bytes.len().max(1));
@@ -524,7 +528,7 @@ pub(crate) fn run_locally(
     let mut until = until.clone();
     let why = runner.wait_for_stop(&mut until, look);
     runner.mark_over();
-    // Whoever can be told ends.
+    // Threads that are not blocked end now.
     runner.context.scan.stop_readers();
     runner.state_changed.notify_all();
     runner.finish_run(why?, &until, threads)
@@ -535,7 +539,7 @@ impl LocalRunner {
         let hands = self.state.lock().reader_threads.clone();
         let worker = hands.len();
         let spilling = SpillTarget { worker, ..self.gathered_table.spill_target.clone() };
-        // The table of one whose thread was replaced and has ended.
+        // Reuse the table of a replaced thread that has ended.
         let ended = hands.iter().filter(|hand| hand.has_ended.load(Ordering::SeqCst));
         let held = match ended.filter_map(|hand| hand.table.lock().take()).next() {
             Some(held) => held,
@@ -555,7 +559,7 @@ impl LocalRunner {
             .name(format!("split-{worker}"))
             .stack_size(RUN_STACK_BYTES)
             .spawn(move || runner.run_thread(worker, &hand));
-        // It is not waited for: it may never end.
+        // The thread is not joined, because it may never end.
         started.map(drop).map_err(|e| Error::Io {
             action: "start",
             path: "a thread".into(),
@@ -567,14 +571,14 @@ impl LocalRunner {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Ends the run. Under the lock: from here on no split is drawn and none is given up.
+    /// Marks the run as over, under the lock: from here on no split is begun and none is given up.
     fn mark_over(&self) {
         let _state = self.state.lock();
         self.is_over.store(true, Ordering::SeqCst);
     }
 
-    /// Draws the next split for a thread; none where there is none, or the run is over. A split is open from the moment
-    /// in which it is drawn: whoever finds that none is left to draw finds this one open.
+    /// Takes the next split for a thread, or returns `None` if none is left or the run is over. The split is
+    /// opened under the same lock, so that a thread that finds no split left finds this one open.
     fn take_next_split(&self, worker: usize, hand: &ReaderThread) -> Option<usize> {
         let mut state = self.state.lock();
         if self.is_over() {
@@ -610,7 +614,7 @@ impl LocalRunner {
             clock: ThreadCpuClock::start(),
         };
         while !self.is_over() {
-            // First: what is drawn is begun.
+            // Wait for the turn first, because a split that is taken is begun at once.
             if !own.turn.acquire(|| self.is_stopped() || self.sampling_plan.is_exhausted()) {
                 return Ok(());
             }
@@ -631,7 +635,8 @@ impl LocalRunner {
                         self.sampling_plan.give_up_split(index, error, &mut state.tally)?;
                     }
                 }
-                // What came of it before counts, as it is in the tables; not so its bytes.
+                // Rows of the split that count as they came are in the tables and stay; its bytes do not
+                // count.
                 let counted = hand.table.lock().as_mut().map(|held| {
                     held.waiting_rows = WaitingRows::new(&self.context.memory_account);
                     std::mem::take(&mut held.split_progress)
@@ -648,8 +653,8 @@ impl LocalRunner {
         Ok(())
     }
 
-    /// Whether whoever waits has something to decide: it looks by itself from time to time, and is not woken for each
-    /// of many small splits.
+    /// Returns true if the waiting runner has something to decide. It also polls, so threads need not wake it
+    /// after each of many small splits.
     fn needs_stop_check(&self) -> bool {
         let state = self.state.lock();
         let has_dropped = self.sampling_plan.drop_bytes > 0
@@ -659,7 +664,7 @@ impl LocalRunner {
                 >= self.sampling_plan.split_count_max()
     }
 
-    /// Reads a split; its rows count in the end, or as they come.
+    /// Reads a split. Its rows count once the split is complete, or as they come.
     fn read_split(
         &self,
         index: usize,
@@ -691,7 +696,7 @@ impl LocalRunner {
                 self.state_changed.notify_all();
             }
         }
-        // Where something is refused, its first record may have been guessed to begin elsewhere than it does.
+        // A rejected record may mean that the split's first record was guessed to begin at a wrong offset.
         let is_odd = |outcome: &SplitOutcome| {
             !outcome.is_exact_start && (read.is_err() || outcome.stats.rejected_count > 0)
         };
@@ -705,7 +710,7 @@ impl LocalRunner {
             read = self.read_split_rows(index, worker, hand, own);
             outcome = scan.take_outcome(index);
         }
-        // What a damaged file is decoded to may look like malformed records.
+        // A damaged file may decode to data that looks like malformed records.
         let is_refused = matches!(read, Err(Error::BadRecords { .. }));
         let has_refused =
             || outcome.as_ref().is_some_and(|outcome| outcome.stats.rejected_count > 0);
@@ -715,11 +720,11 @@ impl LocalRunner {
             scan.source().verify_compressed_files(&scan.splits()[index], &self.context.cancel)?;
         }
         let Some(row_count) = read? else { return Ok(()) };
-        // For as long as it takes; it has not stalled.
+        // This wait is no stall, however long.
         hand.state.suspend_stall_check();
         let Some(turn) = self.acquire_completion_permit() else { return Ok(()) };
         if self.is_completion_late(hand) {
-            // The answer would wait for them: the split is one of those that were being read when it was over.
+            // The answer would be late, so the split counts as one that was being read at the end.
             drop(turn);
             own.turn.release();
             self.wait_until_over();
@@ -732,7 +737,8 @@ impl LocalRunner {
         Ok(())
     }
 
-    /// Whether it is looked at where a split begins. In a sample two neighbours are hardly ever read.
+    /// Returns true if the start of a split is to be checked. A sample hardly ever contains two neighbours,
+    /// whose ends and starts could be compared.
     fn needs_start_check(&self, index: usize) -> bool {
         if self.context.scan.source().has_exact_starts() {
             return false;
@@ -753,7 +759,8 @@ impl LocalRunner {
         Ok(scan.source().guess_start_from_before(&scan.splits()[index], &self.context.cancel)?)
     }
 
-    /// How many rows a split has; none where it is over. Those that do not count yet wait in its hand.
+    /// Reads the rows of a split and returns their number, or `None` if the run is over. Rows that do not
+    /// count yet wait in the thread's table.
     fn read_split_rows(
         &self,
         index: usize,
@@ -784,7 +791,7 @@ impl LocalRunner {
                 false => self.hold_rows(batch, hand),
             }
             self.record_failure(work.memory_account.make_room());
-            // For as long as it takes; it has not stalled.
+            // This wait is no stall, however long.
             hand.state.suspend_stall_check();
             turn.acquire(|| self.is_stopped());
             hand.state.record_progress();
@@ -797,7 +804,7 @@ impl LocalRunner {
         Ok(Some(row_count))
     }
 
-    /// Takes rows that count as they come.
+    /// Adds rows that count as they come.
     fn add_in_order_rows(
         &self,
         index: usize,
@@ -826,13 +833,13 @@ impl LocalRunner {
         }
     }
 
-    /// Keeps rows of a split until all of it was read.
+    /// Holds rows of a split until all of it was read.
     fn hold_rows(&self, batch: RecordBatch, hand: &ReaderThread) {
         let mut held = hand.table.lock();
         let Some(ThreadTable { waiting_rows: waiting, .. }) = held.as_mut() else { return };
         waiting.add(batch);
-        // Where the order matters a split has chunks of its own in any case, and is large. Grouped in the end, all at once,
-        // its rows would keep whoever waits for the table from an answer.
+        // A split of an order-sensitive aggregate has its own chunks in any case, and is large. If its rows
+        // were grouped all at once at the end, the runner would wait long for the table.
         let has_own =
             waiting.own_table.is_some() || !self.context.table_spec.is_order_insensitive();
         if has_own || waiting.bytes() > self.waiting_rows_bytes_max {
@@ -841,8 +848,8 @@ impl LocalRunner {
         }
     }
 
-    /// Has the run fail where a table could not be filled or spilled: its groups may be incomplete, whichever split they
-    /// are of, and no split may be left out for that.
+    /// Records a failure to fill or spill a table, which fails the run: the groups may be incomplete,
+    /// whatever split they belong to, so leaving out a split does not help.
     fn record_failure(&self, filled: Result<()>) {
         if let Err(error) = filled {
             self.state.lock().error.get_or_insert(error);
@@ -850,8 +857,9 @@ impl LocalRunner {
         }
     }
 
-    /// Waits until fewer splits land than there are threads at work; returns none once the run is over. The threads of
-    /// splits that stalled may all come back at once, and each reads back what was spilled of its split.
+    /// Waits until fewer splits are being completed than threads may run. Returns `None` once the run is
+    /// over. Threads of stalled splits may all return at the same time, and each reads back the spilled rows
+    /// of its split.
     fn acquire_completion_permit(&self) -> Option<CompletionPermit<'_>> {
         let mut landing = self.completing_count.lock();
         while *landing >= self.context.threads.max(1) {
@@ -864,7 +872,7 @@ impl LocalRunner {
         Some(CompletionPermit { runner: self })
     }
 
-    /// Returns whether the rows that wait in a hand could not be taken in before the answer is to be there.
+    /// Returns true if the waiting rows cannot be grouped before the answer is due.
     fn is_completion_late(&self, hand: &ReaderThread) -> bool {
         let Some(ends_at) = self.ends_at else { return false };
         let kib =
@@ -889,7 +897,7 @@ impl LocalRunner {
         }
     }
 
-    /// Has a split count.
+    /// Completes a split: groups its waiting rows and marks it as complete.
     fn complete_split(
         &self,
         index: usize,
@@ -945,13 +953,13 @@ impl LocalRunner {
         Ok(())
     }
 
-    /// Waits until enough is read.
+    /// Waits until the stop condition holds.
     fn wait_for_stop(
         self: &Arc<Self>,
         until: &mut StopCondition,
         look: &mut dyn TableInspector,
     ) -> Result<StopReason> {
-        // What the last look took: it has to be over before the deadline.
+        // An inspection has to be over before the deadline, so the time of the last one is needed.
         let mut look_takes = Duration::ZERO;
         let mut looks_take = Duration::ZERO;
         loop {
@@ -970,8 +978,8 @@ impl LocalRunner {
             {
                 return Ok(StopReason::StopRequest);
             }
-            // Whoever began this begins again. A worker reads its task to the end: whether all begins again is decided
-            // where all tasks are known.
+            // The caller starts over. On a worker the task is read to its end, because the driver, which
+            // knows all tasks, decides whether to start over.
             let begins_again = state.tally.has_wrong_start
                 && !self.context.has_exact_starts
                 && !self.sampling_plan.is_in_order
@@ -979,7 +987,7 @@ impl LocalRunner {
             if self.context.stop_request.is_cancelled() || begins_again {
                 return Ok(StopReason::StopRequest);
             }
-            // All looks together take a share of the time, however many groups there are.
+            // All inspections together take a share of the time, however many groups there are.
             let mut may_look = looks_take * INSPECTION_TIME_DIVISOR
                 <= INSPECTION_FREE_TIME + self.began.elapsed()
                 && !self
@@ -996,7 +1004,7 @@ impl LocalRunner {
                     None => return Ok(StopReason::Deadline),
                     Some(left) => {
                         patience = patience.min(left);
-                        // Nobody knows what the first look takes, but that it goes through all groups.
+                        // The time of the first inspection is unknown, but it visits all groups.
                         may_look &= left > 3 * look_takes.max(self.table_load().grouping_time());
                         look_ends_at = Some(Instant::now() + left);
                     }
@@ -1031,12 +1039,12 @@ impl LocalRunner {
         }
     }
 
-    /// Whether nobody who only watches is shown any more: a look at the tables takes too long.
+    /// Returns true if tables are too large for interim results, because an inspection takes too long.
     fn is_too_large_to_observe(&self, switch: &StateUpdateSwitch) -> bool {
         switch.is_off() || self.largest_table_bytes.load(Ordering::Relaxed) > OBSERVED_BYTES_MAX
     }
 
-    /// What it takes from the last row to the answer.
+    /// Returns the time to reserve from the last row to the answer.
     fn finish_reserve(&self, ends_at: Instant) -> Duration {
         let all = ends_at.saturating_duration_since(self.began);
         self.context.finish_reserve(self.table_load(), self.merger.merge_load(), all)
@@ -1050,7 +1058,8 @@ impl LocalRunner {
         ThreadTableLoad { groups_per_table: groups, table_count: tables }
     }
 
-    /// The tables as they are, gathered in one; none where some of them have left memory or are part of a larger fold.
+    /// Returns a snapshot of all tables, merged into one. Returns `None` if some have left memory or the
+    /// aggregates are order-sensitive.
     fn take_snapshot(&self, confidence: f64) -> Result<Option<TableSnapshot>> {
         if !self.context.table_spec.is_order_insensitive() {
             return Ok(None);
@@ -1058,9 +1067,9 @@ impl LocalRunner {
         let mut gathered = self.gathered_table.table.lock();
         let Some(ThreadTable { tables: gathered, .. }) = gathered.as_mut() else { return Ok(None) };
         let hands = self.state.lock().reader_threads.clone();
-        // Of what has landed by then; what lands meanwhile is in no table that is taken.
+        // Splits that are complete by now. Later ones are in no table that is taken here.
         let mut locked: Vec<_> = hands.iter().map(|hand| hand.table.lock()).collect();
-        // While none of them can be spilled.
+        // The locks prevent spills during this check.
         if !self.merger.is_unused() {
             return Ok(None);
         }
@@ -1080,15 +1089,15 @@ impl LocalRunner {
         for chunk in chunks {
             gathered.merge_chunk(&chunk)?;
         }
-        // The answer takes a copy in its form on disk, and another table.
+        // The answer takes a copy in stored form, and another table.
         let _copies = self.context.memory_account.charge(2 * gathered.charged_bytes());
         self.context.memory_account.make_room()?;
         let answer = gathered.compute_answer(&self.context.table_spec)?;
         Ok(Some(TableSnapshot { answer, sample, bytes_read_share: share, ends_at: None }))
     }
 
-    /// Whether all that is left to read has given nothing for so long. A split that is open and not being read is about to
-    /// count, or to be given up.
+    /// Returns true if all open splits had no new data for this long. An open split that no thread reads is
+    /// about to be complete, or to be given up.
     fn are_open_splits_stalled(&self, state: &LocalRunnerState, patience: Duration) -> bool {
         let is_idle = |(split, worker): (usize, usize)| {
             let reading = state.reader_threads.get(worker).map(|hand| &hand.state);
@@ -1097,7 +1106,7 @@ impl LocalRunner {
         self.sampling_plan.is_exhausted() && state.tally.open_splits().all(is_idle)
     }
 
-    /// How many threads are to be started in the place of those that wait.
+    /// Marks stalled threads as replaced, and returns the number of replacement threads to start.
     fn mark_stalled_threads(&self, state: &LocalRunnerState) -> usize {
         if self.sampling_plan.is_exhausted() {
             return 0;
@@ -1105,14 +1114,14 @@ impl LocalRunner {
         mark_stalled_for_replacement(state.reader_threads.iter().map(|hand| &hand.state))
     }
 
-    /// Takes the threads' tables from them, and merges these.
+    /// Takes the threads' tables and merges them.
     fn finish_run(
         &self,
         why: StopReason,
         until: &StopCondition,
         threads: usize,
     ) -> Result<SampledTables> {
-        // Before programs are ended, and with them the reads that wait for them.
+        // This comes before programs end, and with them the reads that wait for them.
         let hands: Vec<_> = {
             let state = self.state.lock();
             let open: BTreeMap<usize, usize> =
@@ -1130,11 +1139,11 @@ impl LocalRunner {
         let mut clock = ThreadCpuClock::start();
         let is_all = self.context.stall_timeout.is_none() && why == StopReason::WholeInput;
         if is_all && self.context.scan.source().skipped_files().is_empty() {
-            // The answer is exact, and nobody asks how far off it is.
+            // The answer is exact and needs no intervals.
             self.context.cell_switch.turn_off();
         }
         for (hand, split, has_stalled) in hands {
-            // Locked for as long as a thread takes for the rows of a split.
+            // The lock is held for at most the time that a thread takes for the rows of a split.
             let Some(mut held) = hand.table.lock().take() else { continue };
             self.context.scan.add_read_counts(held.split_progress);
             match (is_order_free, split) {
@@ -1145,10 +1154,11 @@ impl LocalRunner {
                 }
                 (false, _) => {}
             }
-            // What has landed meanwhile counts; from here on the thread has no table, and nothing of it lands.
+            // A split that was completed meanwhile counts. From here on the thread has no table, so it
+            // completes none.
             let is_open = |split: &usize| self.state.lock().tally.is_split_open(*split);
             let Some(split) = split.filter(is_open) else { continue };
-            // Without a deadline and `drop` nothing is given up: a thread may have had no core.
+            // Without a deadline and `drop` no split is given up: its thread may have had no core.
             match has_stalled && (until.ends_at.is_some() || until.drop_share.is_some()) {
                 true => given_up.push(GivenUpSplit { split, error: None }),
                 false => {
@@ -1166,11 +1176,12 @@ impl LocalRunner {
         if let Some(error) = state.error.take() {
             return Err(error);
         }
-        // What has landed since it was enough counts as well.
+        // Splits that were completed since the stop count as well.
         let why = if state.tally.is_whole_input() { StopReason::WholeInput } else { why };
         given_up.append(&mut state.tally.given_up);
         given_up.sort_by_key(|given_up| given_up.split);
-        // In the order of the splits; those that are read in part are behind all others of theirs.
+        // The chunks are merged in split order. Splits that were read in part are behind all others of
+        // theirs.
         chunks.extend(std::mem::take(&mut state.split_chunks));
         for (_, chunks) in chunks {
             for chunk in chunks {
@@ -1206,15 +1217,15 @@ impl LocalRunner {
         Ok(SampledTables { merged: merged?, outcome: read, failures: failed })
     }
 
-    /// The bytes that count where rows do as they come: those of what has landed, and of each split that was begun as
-    /// many as its rows take. Of what was given up there are none.
+    /// Returns the number of bytes that count if rows count as they come: the bytes of complete splits, and
+    /// for each begun split the estimated bytes of its rows. Splits that were given up have none.
     fn in_order_bytes(&self, tally: &SplitTally, begun: &[(usize, u64)]) -> u64 {
         let splits = self.context.scan.splits();
         let is_unknown = |piece: &SplitPart| piece.file.is_stream();
         if splits.iter().flat_map(|split| &split.parts).any(is_unknown) {
             return tally.bytes.max(self.context.progress.bytes_done());
         }
-        // A program may have been given all of a file before the first row comes out of it.
+        // A program may have received all of a file before it writes the first row.
         let of_rows = |rows: u64| match u128::from(tally.rows) {
             0 => self.context.progress.bytes_done(),
             all => {
@@ -1228,7 +1239,7 @@ impl LocalRunner {
         tally.bytes + of_begun.sum::<u64>()
     }
 
-    /// Waits for threads that read from programs, which end them.
+    /// Waits for the threads that read from programs, because these threads end the programs.
     fn wait_for_programs(&self) {
         if self.context.scan.source().spec().filter_program.is_none() {
             return;
@@ -1241,7 +1252,7 @@ impl LocalRunner {
     }
 }
 
-/// The turn of a thread whose split lands.
+/// The permission of a thread to complete its split.
 struct CompletionPermit<'a> {
     runner: &'a LocalRunner,
 }
@@ -1253,12 +1264,12 @@ impl Drop for CompletionPermit<'_> {
     }
 }
 
-/// The rows of a split that is being read.
+/// The rows of a split that is being read, which wait until the split is complete.
 struct WaitingRows {
     batches: Vec<RecordBatch>,
-    /// That of the batches.
+    /// The memory charge of the batches.
     charge: MemoryCharge,
-    /// A table of the split's own, with the chunks that have left it, where its rows are many.
+    /// A table of the split's own, with the chunks that have left it, if it has many rows.
     own_table: Option<(WorkerTable, Vec<DeferredChunk>)>,
 }
 
@@ -1277,7 +1288,7 @@ impl WaitingRows {
         self.batches.push(batch);
     }
 
-    /// Puts its rows into a table of their own, from which chunks go to disk where memory is short.
+    /// Groups the rows into a table of their own, whose chunks are spilled if memory is short.
     fn group_rows(&mut self, to: &SpillTarget) -> Result<()> {
         let (tables, chunks) = match &mut self.own_table {
             Some(own) => own,

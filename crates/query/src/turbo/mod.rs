@@ -1,10 +1,20 @@
-//! Turbo: an answer that may rest on a part of the input, and says on how much and how far off it may be.
+//! Turbo: answers that may rest on a part of the input, and state the coverage and the error.
 //!
-//! The input is cut finely, and its splits are read in an order that is drawn before anything is read
-//! ([`DrawnOrder`](tidemill_sampling::DrawnOrder)), so that what has been read at any moment is a sample of all. Who decides that
-//! it is enough ([`runner`]) looks at the clock and at bytes, never at rows. Sums and counts are scaled up to the whole,
-//! and the variation between the splits tells how far off they may be ([`answer`]); what of the query's columns is such
-//! an estimate, and how its bounds reach the result, is found in the plan ([`bounds`]); they are worked out behind it ([`intervals`]).
+//! The input is cut finely, and its splits are read in a sampling order that is fixed before anything is read
+//! ([`DrawnOrder`](tidemill_sampling::SamplingOrder)). So at any moment the splits read are a sample of all. The
+//! [runner](local_runner) decides by the clock and by bytes, never by rows, when to stop.
+//!
+//! Sums and counts are scaled up to the whole input, and the variation between splits gives their error
+//! ([`answer_builder`]). The plan tells which columns of the result are estimates and how their bounds reach
+//! it ([`result_bounds`]). The bounds are computed above the finish plan ([`intervals`]).
+//!
+//! - `sampled_execution`: runs a query's tables or rows over a part of the input, and shows interim results.
+//! - `local_runner`, `worker_runner`: fill tables on this process's threads, or from the results of workers.
+//! - `unordered_rows`: rows of a query without aggregation, in the order in which threads find them.
+//! - `sampling_plan`, `split_tally`: the order of the splits, and those that are complete.
+//! - `reader_threads`: the state of threads that read, by which stalls are detected.
+//! - `result_bounds`, `answer_builder`, `intervals`: estimates, scaled answers and confidence intervals.
+//! - `partial_coverage`: the coverage of a result.
 
 pub(crate) mod answer_builder;
 pub(crate) mod intervals;
@@ -27,35 +37,36 @@ use tidemill_base::memory_budget::{MemorySize, parse_size};
 
 use crate::execution_path::ExecutionPath;
 
-/// When a query may end before all of its input was read, and what is said of its answer.
+/// Turbo settings: the stop condition of a query, and the form of its answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TurboSettings {
-    /// The time from the beginning to the last byte of the answer.
+    /// Time from the start of the query to the last byte of the answer.
     pub deadline: Option<Duration>,
-    /// Up to this share of the bytes, from 0 to 1, may be left out: those that are the slowest to come, and what
-    /// cannot be read.
+    /// Share of the bytes that may be left out, from 0 to 1: the bytes of stragglers and those that cannot be
+    /// read.
     pub drop_share: Option<f64>,
-    /// Enough is read once the half of each interval that is shown is within this share of its estimate.
+    /// Target error: reading stops once half the width of each displayed interval is within this share of its
+    /// estimate.
     pub target_error: Option<f64>,
-    /// This share of the splits is read, from 0 to 1.
+    /// Share of the splits that is read, from 0 to 1.
     pub sample_share: Option<f64>,
-    /// So many rows are wanted, the first that are found anywhere; of a query without an aggregation.
+    /// Maximum number of rows to find, anywhere in the input; for queries without aggregation.
     pub find_rows_max: Option<u64>,
-    /// What the order of the splits is drawn from. Default: 0.
+    /// Seed of the sampling order. Default: 0.
     pub seed: Option<u64>,
-    /// The share of all answers whose intervals are to hold the truth. Default: 0.95.
+    /// Confidence of intervals: the share of answers whose intervals contain the true value. Default: 0.95.
     pub confidence: Option<f64>,
-    /// The bytes of a split. Default: a 4096th of the input, from 16 KiB to 1 MiB.
+    /// Bytes of a split. Default: a 4096th of the input, from 16 KiB to 1 MiB.
     pub split_bytes: Option<u64>,
-    /// That numbers are those of what was seen, and are not scaled up.
+    /// True if numbers are those of the part read and are not scaled up (option `as_seen`).
     pub is_unscaled: bool,
-    /// That the result has no columns of bounds.
+    /// True if the result has no columns of bounds (option `no_intervals`).
     pub is_without_intervals: bool,
-    /// When the deadline's time began. Default: when the query is planned.
+    /// Start of the deadline's time. Default: when the query is planned.
     pub started_at: Option<Instant>,
 }
 
-/// The names of the options, as the command line, a job file and Python have them.
+/// The names of the options on the command line, in job files and in Python.
 pub const OPTION_NAMES: [&str; 10] = [
     "deadline",
     "drop",
@@ -69,14 +80,14 @@ pub const OPTION_NAMES: [&str; 10] = [
     "no_intervals",
 ];
 
-/// How sure an interval is unless told otherwise.
+/// Default confidence of intervals.
 pub(crate) const CONFIDENCE_DEFAULT: f64 = 0.95;
 
 impl TurboSettings {
-    /// Takes an option by its name from its text: `deadline` as `7s`, `drop` as `10%`.
+    /// Sets the option of this name from its text: `deadline` from `7s`, `drop` from `10%`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a text that is no value of the option, and for another name.
+    /// [`Error::Usage`] for an invalid value or an unknown name.
     pub fn set_option(&mut self, option: &str, text: &str) -> Result<()> {
         let flag = || {
             text.parse()
@@ -127,7 +138,8 @@ impl TurboSettings {
         Ok(())
     }
 
-    /// The options as [`set`](Self::set) takes them; a deadline is what is left of it.
+    /// Returns the options as texts that [`set_option`](Self::set_option) accepts. A deadline is the time
+    /// left of it.
     pub fn option_texts(&self) -> Vec<(&'static str, String)> {
         let left = self.deadline.map(|all| {
             let spent = self.started_at.map_or(Duration::ZERO, |began| began.elapsed());
@@ -151,15 +163,16 @@ impl TurboSettings {
         all.into_iter().filter_map(|(option, text)| Some((option, text?))).collect()
     }
 
-    /// Whether the answer may be incomplete.
+    /// Returns true if the answer may be incomplete.
     pub fn can_stop_early(&self) -> bool {
         self.deadline.is_some()
             || self.find_rows_max.is_some()
             || [self.drop_share, self.target_error, self.sample_share].iter().any(Option::is_some)
     }
 
-    /// Whether the input of a query is cut finely: not where whoever only watches has it cut as ever, nor where answers
-    /// depend on the cut.
+    /// Returns true if a query's input is cut into fine splits. Interim results alone do not change the
+    /// splits, and neither does an order-sensitive aggregate, whose answer depends on them, unless the user
+    /// gives `split_bytes`.
     pub(crate) fn needs_fine_splits(&self, route: &ExecutionPath) -> bool {
         match route {
             ExecutionPath::Tables(parts) => {
@@ -171,7 +184,7 @@ impl TurboSettings {
         }
     }
 
-    /// These, and where nothing is said those of `base`.
+    /// Returns these settings, with the values of `base` where this one has none.
     #[must_use]
     pub fn with_defaults(self, base: &TurboSettings) -> TurboSettings {
         TurboSettings {
@@ -189,10 +202,11 @@ impl TurboSettings {
         }
     }
 
-    /// The options, if the answer may be incomplete; none where nothing was said.
+    /// Validates the settings. Returns `None` if the answer cannot be incomplete.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an option that says something of an incomplete answer where there cannot be one.
+    /// [`Error::Usage`] for an option of incomplete answers without a stop condition, and for a target error
+    /// without intervals.
     pub fn validate(self) -> Result<Option<TurboSettings>> {
         if self.target_error.is_some() && (self.is_unscaled || self.is_without_intervals) {
             return Err(Error::usage_with_hint(
@@ -221,12 +235,12 @@ impl TurboSettings {
         }
     }
 
-    /// The share of all intervals that are to hold the exact number.
+    /// Returns the confidence of intervals: the share of them that contain the true value.
     pub(crate) fn confidence(&self) -> f64 {
         self.confidence.unwrap_or(CONFIDENCE_DEFAULT)
     }
 
-    /// When a runner stops.
+    /// Returns the stop condition of a run.
     pub(crate) fn stop_condition(&self) -> StopCondition {
         StopCondition {
             ends_at: self.ends_at(),
@@ -237,19 +251,19 @@ impl TurboSettings {
         }
     }
 
-    /// When the answer is to be there; without a deadline there is no such time.
+    /// Returns the time at which the answer is due, if there is a deadline.
     pub fn ends_at(&self) -> Option<Instant> {
         let began = self.started_at.unwrap_or_else(Instant::now);
         self.deadline.map(|deadline| began + deadline)
     }
 
-    /// When no more intervals are worked out: the answer is written behind them.
+    /// Returns the time at which the computation of intervals ends, because the answer is written after it.
     pub(crate) fn intervals_end_at(&self) -> Option<Instant> {
         let ends_at = self.ends_at()?;
         Some(ends_at.checked_sub(local_runner::FINISH_RESERVE_MIN).unwrap_or(ends_at))
     }
 
-    /// The same, with the moment at which the time begins.
+    /// Returns these settings with the start of the deadline's time set to now, unless it is set.
     #[must_use]
     pub fn with_start_time(self) -> Self {
         TurboSettings { started_at: Some(self.started_at.unwrap_or_else(Instant::now)), ..self }
@@ -259,10 +273,10 @@ impl TurboSettings {
 const EXACT_ANSWER_HINT: &str =
     "leave --deadline, --drop, --error and --sample out: then the answer is exact";
 
-/// What is said of a query that has no tables to scale up.
+/// Returns the error for a query without mergeable tables, which cannot be estimated.
 pub(crate) fn not_mergeable_error(why: &str) -> Error {
     if why.contains("` is called as ") {
-        // It is a mistake whatever the answer rests on.
+        // This mistake does not depend on how much is read.
         return Error::usage(why);
     }
     Error::usage_with_hint(
@@ -271,7 +285,7 @@ pub(crate) fn not_mergeable_error(why: &str) -> Error {
     )
 }
 
-/// What is said of a source of which the query takes a sample itself.
+/// Returns the error for a source that the query itself samples.
 pub(crate) fn sampled_source_error(name: &str) -> Error {
     Error::usage_with_hint(
         format!("`{}` is sampled by the query already", tidemill_base::redaction::redact_url(name)),
@@ -279,7 +293,7 @@ pub(crate) fn sampled_source_error(name: &str) -> Error {
     )
 }
 
-/// What is said of an aggregation of which rows are to be found.
+/// Returns the error for `find` with an aggregation.
 pub(crate) fn find_with_groups_error() -> Error {
     Error::usage_with_hint(
         "`find` is of rows, and the query groups them: all of its input is looked at",
@@ -287,7 +301,7 @@ pub(crate) fn find_with_groups_error() -> Error {
     )
 }
 
-/// What is said of an order that found rows would have to be in.
+/// Returns the error for `find` with OFFSET, which needs an order.
 pub(crate) fn find_with_offset_error() -> Error {
     Error::usage_with_hint(
         "rows are found in no order, and OFFSET leaves out the first of one",
@@ -295,7 +309,7 @@ pub(crate) fn find_with_offset_error() -> Error {
     )
 }
 
-/// What is said of precision where rows are all that is asked for.
+/// Returns the error for a target error on a query of rows, which has no estimates.
 pub(crate) fn target_error_without_estimates_error() -> Error {
     Error::usage_with_hint(
         "`error` is of counts, sums, means and ratios of them, and the query has none",
@@ -303,7 +317,7 @@ pub(crate) fn target_error_without_estimates_error() -> Error {
     )
 }
 
-/// What is said of a state that depends on the order of rows, where answers are looked at meanwhile.
+/// Returns the error for a target error with an order-sensitive state, which has no answer until the end.
 pub(crate) fn target_error_with_order_sensitive_error() -> Error {
     Error::usage_with_hint(
         "`error` looks at the tables meanwhile, and those of top_k and collect are put together in the end",
@@ -311,7 +325,7 @@ pub(crate) fn target_error_with_order_sensitive_error() -> Error {
     )
 }
 
-/// What is said where the time is up before what is joined has been read.
+/// Returns the error for a deadline that passes before the build sides are read.
 pub(crate) fn deadline_before_build_sides_error(sources: &str) -> Error {
     Error::usage_with_hint(
         format!("the deadline has passed, and {sources}, which is joined, has not been read yet"),
@@ -319,12 +333,12 @@ pub(crate) fn deadline_before_build_sides_error(sources: &str) -> Error {
     )
 }
 
-/// What is said of SUMMARIZE.
+/// Returns the error for SUMMARIZE with a stop condition.
 pub(crate) fn turbo_summary_error() -> Error {
     Error::usage_with_hint("a summary of columns is of all rows", EXACT_ANSWER_HINT)
 }
 
-/// What is said of a partial table.
+/// Returns the error for a partial table with a stop condition.
 pub(crate) fn turbo_partial_table_error() -> Error {
     Error::usage_with_hint(
         "a table that others are merged with holds all of its input, and cannot end before that",
@@ -332,13 +346,13 @@ pub(crate) fn turbo_partial_table_error() -> Error {
     )
 }
 
-/// The least that a split may be asked to hold.
+/// Minimum bytes of a split that a user can set.
 const SPLIT_BYTES_MIN: u64 = 1 << 10;
 
-/// The longest deadline: a year is as good as none.
+/// Maximum deadline: a year, which is in effect none.
 const DEADLINE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// A time as people write it: `7s`, `200ms`, `1.5m`, `1h`.
+/// Parses a time with a unit: `7s`, `200ms`, `1.5m`, `1h`.
 fn parse_duration(text: &str) -> Result<Duration> {
     let refused = || {
         Error::usage_with_hint(
@@ -364,7 +378,8 @@ fn parse_duration(text: &str) -> Result<Duration> {
     }
 }
 
-/// A share as people write it: `10%` or `0.1`. More than nothing, and less than all; of a sample all of it, too.
+/// Parses a share such as `10%` or `0.1`, greater than 0 and less than 1. A sample may also be the whole
+/// input.
 fn parse_share(option: &str, text: &str, example: &str) -> Result<f64> {
     let most = if option == "sample" { "at most 100 %" } else { "less than 100 %" };
     let refused = || {
@@ -379,7 +394,7 @@ fn parse_share(option: &str, text: &str, example: &str) -> Result<f64> {
         None => (trimmed, 1.0),
     };
     let share = number.parse::<f64>().map_err(|_| refused())? / scale;
-    // All of it is a sample too, for whoever tries several; `1` may be meant for 1 %, and `1.0` is not.
+    // A sample of 100 % helps users who try several sizes. `1` may mean 1 %, so it is invalid; `1.0` is not.
     let is_all = option == "sample" && share == 1.0 && (scale == 100.0 || number.contains('.'));
     if share > 0.0 && share < 1.0 || is_all { Ok(share) } else { Err(refused()) }
 }

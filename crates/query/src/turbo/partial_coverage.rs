@@ -1,4 +1,4 @@
-//! What is said of an answer that rests on a part of the input: which part, and how wide its intervals are.
+//! The coverage of an answer that rests on a part of the input, and the width of its intervals.
 
 use std::time::{Duration, Instant};
 
@@ -16,41 +16,41 @@ use super::local_runner::{ReadOutcome, StopReason};
 use super::sampling_plan::left_out_bytes;
 use crate::scan::Scan;
 
-/// Which part of the input was read.
+/// The part of the input that an answer rests on.
 pub(crate) struct PartialCoverage {
     pub is_whole_input: bool,
-    /// Why no more was, in words.
+    /// The reason why reading stopped, in words.
     pub stop_text: Option<String>,
-    /// Bytes of which rows count.
+    /// Bytes whose rows count.
     pub counted_bytes: u64,
-    /// How many splits.
+    /// Number of splits read.
     pub splits_read: u64,
     pub sampled: SamplingCoverage,
-    /// What is said of columns without bounds beside them.
+    /// Descriptions of the columns without bounds beside them.
     pub unbounded_estimates: Vec<EstimateAccuracy>,
-    /// The reasons of missing intervals, and the number of the estimate of each column with bounds.
+    /// The reasons of missing intervals, and the index of the estimand of each column with bounds.
     pub missing_intervals: (MissingIntervalReasons, Vec<Option<usize>>),
-    /// When the answer was to be there.
+    /// The time at which the answer was due.
     ends_at: Option<Instant>,
 }
 
-/// An answer that comes so much later has missed its deadline.
+/// Delay after which an answer has missed its deadline.
 const LATENESS_TOLERANCE: Duration = Duration::from_millis(200);
 
-/// By how much what was to be there then is late by now, in seconds, if that is to be said.
+/// Returns the delay since `ends_at` in seconds, if it is long enough to report.
 pub fn late_seconds(ends_at: Instant) -> Option<f64> {
     let late = Some(ends_at.elapsed()).filter(|late| *late > LATENESS_TOLERANCE);
     late.map(|late| (late.as_secs_f64() * 1e3).round() / 1e3)
 }
 
 impl PartialCoverage {
-    /// Notes that the last row has been given out.
+    /// Records that the last row was returned.
     pub(crate) fn record_end(&mut self) {
         self.sampled.late_seconds = self.ends_at.and_then(late_seconds);
     }
 }
 
-/// What is said of a run's part.
+/// Builds the coverage of a run.
 pub(crate) fn build_partial_coverage(
     scan: &Scan,
     turbo: &TurboSettings,
@@ -72,7 +72,7 @@ pub(crate) fn build_partial_coverage(
         }
         if files.len() < ABANDONED_FILES_MAX {
             let reason = given_up.error.clone();
-            // What to do about it is no part of why.
+            // The hint is not part of the reason, so only the first line is used.
             let gave = match scan.read_counts(given_up.split).rows {
                 0 => "it gave nothing",
                 _ => "it gave no more in time",
@@ -148,23 +148,23 @@ pub(crate) fn build_partial_coverage(
     }
 }
 
-/// How wide the intervals of a column are, of the rows that were given out.
+/// The widths of a column's intervals, over the rows that were returned.
 #[derive(Debug, Clone)]
 pub(crate) struct ColumnIntervalWidths {
     column: String,
-    /// The farthest end of an interval, as a share of its estimate, which is not 0, …
+    /// Maximum distance of an interval's end from its estimate, as a share of the estimate, which is not 0.
     widest_share: f64,
-    /// … and the widest half of an interval's width …
+    /// Maximum half width of an interval, as a share of the estimate.
     half_width_share_max: f64,
-    /// … and whether one that is 0 has any.
+    /// True if an estimate of 0 has an interval of any width.
     has_interval_around_zero: bool,
-    /// Rows with an interval, those with one bound and those with none.
+    /// Number of rows with an interval, with one bound, and without bounds.
     rows_with_interval: u64,
     rows_with_one_bound: u64,
     rows_without_bounds: u64,
 }
 
-/// Notes how wide the intervals of a batch are.
+/// Records the widths of a batch's intervals.
 pub(crate) fn record_interval_widths(shown: &mut Vec<ColumnIntervalWidths>, batch: &RecordBatch) {
     let schema = batch.schema_ref();
     let is_low = |index: &usize| {
@@ -216,7 +216,7 @@ pub(crate) fn record_interval_widths(shown: &mut Vec<ColumnIntervalWidths>, batc
 }
 
 impl ColumnIntervalWidths {
-    /// Whether all rows have an interval, half of which is within such a share of the estimate.
+    /// Returns true if all rows have an interval, half of whose width is within this share of the estimate.
     pub(crate) fn is_within_error(&self, share: f64) -> bool {
         self.rows_without_bounds == 0
             && self.rows_with_one_bound == 0
@@ -224,7 +224,7 @@ impl ColumnIntervalWidths {
             && self.half_width_share_max <= share
     }
 
-    /// Whether it is of the column that SQL calls so.
+    /// Returns true if the column has this name in SQL.
     pub(crate) fn is_column(&self, column: &str) -> bool {
         tidemill_sql::column_names::plan_text_to_sql(&self.column) == column
     }
@@ -235,7 +235,7 @@ impl ColumnIntervalWidths {
         let mut said: Vec<String> = Vec::new();
         if self.rows_with_interval > 0 {
             let up_to = if self.rows_with_interval > 1 { "up to " } else { "" };
-            // Two digits of nothing would look as if it were exact.
+            // Two digits of such a small number would look like an exact value.
             let widest = match self.widest_share {
                 widest if widest > 0.0 && widest < 5e-5 => "0.01 % or less".to_owned(),
                 widest => format_percent(widest),

@@ -1,31 +1,31 @@
-//! What a thread that reads splits is at, and whether it waits in vain.
+//! The state of threads that read splits, by which stalled reads are detected.
 //!
-//! A read cannot be interrupted wherever it waits, so that whoever counts on threads watches them: one that has had
-//! nothing for long has another started in its place, and is left to itself.
+//! A blocked read cannot be interrupted. A run that needs its threads therefore watches them: it starts a
+//! replacement thread for one that has received nothing for long, and abandons the blocked one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A read that has given nothing for so long has stalled.
+/// Time without data after which a read counts as stalled.
 const STALL_THRESHOLD: Duration = Duration::from_millis(100);
 
-/// Of so many threads no more are replaced.
+/// Maximum number of threads; at this number no thread is replaced.
 const READER_THREADS_MAX: usize = 256;
 
-/// Of one thread.
+/// The progress of one thread that reads splits.
 #[derive(Debug)]
 pub(crate) struct ReaderThreadState {
     run_started_at: Instant,
-    /// The split that it reads, and one more; none is 0.
+    /// The split being read, plus one; 0 for none.
     split_plus_one: AtomicUsize,
-    /// When it last had something, in milliseconds of the run; while it waits for others, for ever.
+    /// Time of the last progress, in milliseconds of the run; `u64::MAX` while the thread waits for others.
     progress_ms: AtomicU64,
-    /// Whether another thread was started in its place.
+    /// True if a replacement thread was started.
     is_replaced: AtomicBool,
 }
 
 impl ReaderThreadState {
-    /// Of a thread of a run that began then.
+    /// Creates the state of a thread, in a run that started at `began`.
     pub(crate) fn new(began: Instant) -> Self {
         let reading = ReaderThreadState {
             run_started_at: began,
@@ -41,50 +41,51 @@ impl ReaderThreadState {
         u64::try_from(self.run_started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// It begins to read a split.
+    /// Records that the thread begins to read a split.
     pub(crate) fn begin_split(&self, split: usize) {
         self.record_progress();
         self.split_plus_one.store(split + 1, Ordering::SeqCst);
     }
 
-    /// It has read it.
+    /// Records that the thread has finished its split.
     pub(crate) fn end_split(&self) {
         self.split_plus_one.store(0, Ordering::SeqCst);
     }
 
-    /// It has had something, and reads on.
+    /// Records that data arrived and the thread reads on.
     pub(crate) fn record_progress(&self) {
         self.progress_ms.store(self.elapsed_ms(), Ordering::Relaxed);
     }
 
-    /// It waits for its turn, or until its rows are taken, for as long as that takes; it has not stalled.
+    /// Records that the thread waits for its turn, or until its rows are taken. Such a wait is no stall,
+    /// however long.
     pub(crate) fn suspend_stall_check(&self) {
         self.progress_ms.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// The split that it reads.
+    /// Returns the split being read.
     pub(crate) fn current_split(&self) -> Option<usize> {
         self.split_plus_one.load(Ordering::SeqCst).checked_sub(1)
     }
 
-    /// Whether another was started in its place.
+    /// Returns true if a replacement thread was started.
     pub(crate) fn is_replaced(&self) -> bool {
         self.is_replaced.load(Ordering::SeqCst)
     }
 
-    /// Whether it waits for something that has not come for long.
+    /// Returns true if the thread has waited too long for data.
     pub(crate) fn has_stalled(&self) -> bool {
         self.is_replaced() || self.idle_time() > STALL_THRESHOLD
     }
 
-    /// For how long it has had nothing.
+    /// Returns the time since the last progress.
     pub(crate) fn idle_time(&self) -> Duration {
         let moved_ms = self.progress_ms.load(Ordering::Relaxed);
         Duration::from_millis(self.elapsed_ms().saturating_sub(moved_ms))
     }
 }
 
-/// How many threads are to be started in the place of those that wait.
+/// Marks stalled threads as replaced, and returns the number of replacement threads to start.
 pub(crate) fn mark_stalled_for_replacement<'a>(
     threads: impl ExactSizeIterator<Item = &'a ReaderThreadState>,
 ) -> usize {
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_replaced_once_and_not_while_it_waits_for_others() {
-        // A run that began long ago, in which nothing has come since.
+        // A run that started long ago and has received nothing since.
         let began = Instant::now().checked_sub(Duration::from_secs(5)).unwrap();
         let stalled = || {
             let reading = ReaderThreadState::new(began);

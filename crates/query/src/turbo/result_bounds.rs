@@ -1,10 +1,13 @@
-//! Which columns of a result are estimates, of what, and how their bounds reach it.
+//! The bounds of a result: which columns are estimates, of which quantities, and how their bounds reach the
+//! result.
 //!
-//! A column of the result is followed down through the finish to the aggregation. What is found there as arithmetic
-//! of counts, sums and means is a [`Formula`] of totals, from which an interval follows; a largest value is a bound
-//! itself; of anything else there is only what was seen. What intervals are worked out from goes through the finish
-//! beside the aggregation's answers as long as each of its steps gives at most a row for a row: projections, filters,
-//! orders, limits. They are [worked out](super::intervals) behind it.
+//! The analysis follows a column of the result down through the finish plan to the aggregation. If it finds
+//! arithmetic of counts, sums and means, the column is a [`TotalsFormula`], which has an interval. A maximum
+//! or minimum is itself a bound. For anything else the result has only the value seen so far.
+//!
+//! The data behind the intervals passes the finish plan beside the answers. Each step must return at most one
+//! row for each row: projections, filters, sorts, limits. The [intervals](super::intervals) are computed
+//! above it.
 
 use std::sync::Arc;
 
@@ -32,12 +35,12 @@ use super::intervals::{IntervalCalculator, bound_exprs};
 /// A quantity whose totals over the rows of a group are estimated: a count, or a sum.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EstimatedQuantity {
-    /// Whether values are counted and not added up.
+    /// True for a count, false for a sum.
     pub is_count: bool,
-    /// The map's column of its values; none for rows.
+    /// The map's column with the values; `None` for a count of rows.
     pub argument_column: Option<usize>,
     pub argument_type: DataType,
-    /// The map's column that says which rows count.
+    /// The map's column that tells which rows count.
     pub filter_column: Option<usize>,
 }
 
@@ -53,7 +56,7 @@ impl EstimatedQuantity {
         }
     }
 
-    /// The aggregate that keeps it by place in the input.
+    /// Returns the aggregate that keeps this quantity by cell of the input.
     fn cell_aggregate(&self, function: MergeableFunction, like: &TableAggregate) -> TableAggregate {
         TableAggregate {
             function,
@@ -67,14 +70,14 @@ impl EstimatedQuantity {
     }
 }
 
-/// A number as arithmetic of totals.
+/// A number computed from totals by arithmetic.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TotalsFormula {
     Constant(f64),
-    /// The total of the quantity of this number.
+    /// The total of the quantity at this index.
     Total(usize),
     Negated(Box<TotalsFormula>),
-    /// Rounded, or cut, to a multiple of this.
+    /// Rounded or truncated to a multiple of this number.
     Rounded(Box<TotalsFormula>, f64),
     Binary(Box<TotalsFormula>, ArithmeticOperator, Box<TotalsFormula>),
     /// The formula, except in some rows, which show another value.
@@ -102,7 +105,7 @@ pub(crate) enum ArithmeticOperator {
 }
 
 impl TotalsFormula {
-    /// The number for such totals.
+    /// Returns the value for the given totals.
     pub(crate) fn evaluate(&self, totals: &[f64]) -> f64 {
         match self {
             TotalsFormula::Constant(number) => *number,
@@ -123,7 +126,7 @@ impl TotalsFormula {
         }
     }
 
-    /// Adds its derivatives by the totals, times `outer`, to `gradient`.
+    /// Adds the partial derivatives, times `outer`, to `gradient`.
     pub(crate) fn add_gradient(&self, totals: &[f64], outer: f64, gradient: &mut [f64]) {
         match self {
             TotalsFormula::Constant(_) => {}
@@ -146,7 +149,7 @@ impl TotalsFormula {
         }
     }
 
-    /// By how much rounding may take it away from [its value](Formula::value).
+    /// Returns the maximum difference that rounding makes to [the value](TotalsFormula::evaluate).
     pub(crate) fn rounding_slack(&self, totals: &[f64]) -> f64 {
         match self {
             TotalsFormula::Constant(_) | TotalsFormula::Total(_) => 0.0,
@@ -169,7 +172,7 @@ impl TotalsFormula {
         }
     }
 
-    /// Of how many numbers and operations it is made.
+    /// Returns the number of nodes.
     fn node_count(&self) -> usize {
         match self {
             TotalsFormula::Constant(_) | TotalsFormula::Total(_) => 1,
@@ -191,7 +194,7 @@ impl TotalsFormula {
         }
     }
 
-    /// The quantity of which it is the total and nothing more.
+    /// Returns the index of the quantity if the formula is just its total.
     pub(crate) fn as_single_total(&self) -> Option<usize> {
         match self {
             TotalsFormula::Total(index) => Some(*index),
@@ -325,59 +328,60 @@ impl TotalsFormula {
     }
 }
 
-/// What has an interval.
+/// A value that is estimated with an interval.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Estimand {
     /// Arithmetic of totals.
     Formula(TotalsFormula),
-    /// The value below which a share of all is.
+    /// The value at a rank.
     Quantile {
-        /// The values' place among those of which quantiles are kept.
+        /// Index of its values among those with quantiles by cell.
         values_index: usize,
         rank: f64,
-        /// Which of the aggregates it is.
+        /// Index of its aggregate.
         aggregate_index: usize,
     },
 }
 
-/// What is known of a column of the result that rests on a part of the input.
+/// The certainty of a result column when a part of the input was read.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ColumnCertainty {
-    /// It is a key, or follows from keys: the same whatever was read.
+    /// A key, or a function of keys: the same whatever was read.
     Exact,
-    /// An estimate, of this number.
+    /// An estimate, with the index of its [`Estimand`].
     Estimate(usize),
-    /// What was seen is the least that it can be.
+    /// The value is a lower bound.
     AtLeast,
-    /// The same, but for an estimate of what was seen, of which so much is certain.
+    /// This share of the value is a lower bound; the value is an estimate of what was seen.
     AtLeastAbout(f64),
-    /// What was seen is the most that it can be.
+    /// The value is an upper bound.
     AtMost,
-    /// What was seen.
+    /// The value of the part that was read, without bounds.
     SeenValue,
     /// A key, or null where its group was not found. It has no bounds and keeps its type, because a DOUBLE cannot tell
     /// large ids apart.
     SeenKey,
 }
 
-/// The columns of a result as estimates.
+/// The analysis of a result's columns: their certainty and the estimates behind them.
 #[derive(Debug, Clone)]
 pub(crate) struct ResultBounds {
-    /// Of each column of the result.
+    /// The certainty of each column of the result.
     pub columns: Vec<ColumnCertainty>,
     pub estimands: Vec<Estimand>,
     pub quantities: Vec<EstimatedQuantity>,
-    /// Of which quantiles are asked for.
+    /// The quantities whose quantiles are estimated.
     pub quantile_values: Vec<EstimatedQuantity>,
-    /// Which clauses go by estimates: `HAVING`, `QUALIFY`, `ORDER BY`, `LIMIT`.
+    /// The clauses that depend on estimates: `HAVING`, `QUALIFY`, `ORDER BY`, `LIMIT`.
     pub estimate_clauses: Vec<&'static str>,
-    /// Whether the result has a row for each group that was found.
+    /// True if the result has a row for each group that was found.
     pub has_groups: bool,
-    /// The result's own columns, without bounds.
+    /// The result's columns, without bounds.
     result_schema: SchemaRef,
 }
 
-/// Whether what comes of groups of `core` are groups: an aggregation above it may make one row of them.
+/// Returns true if the rows above the aggregation `core` are groups: another aggregation may make one row of
+/// them.
 fn has_row_per_group(plan: &LogicalPlan, core: &AggregateNode) -> bool {
     let mut is_one_row = |node: &LogicalPlan| {
         Ok(matches!(node, LogicalPlan::Aggregate(it) if it.group_expr.is_empty()))
@@ -385,7 +389,7 @@ fn has_row_per_group(plan: &LogicalPlan, core: &AggregateNode) -> bool {
     !core.group_expr.is_empty() && !plan.exists_dyn(&mut is_one_row).unwrap_or(false)
 }
 
-/// Whether a condition over these rows may be of what windows make of them: the first rows of each, or all.
+/// Returns true if a condition over these rows may concern the results of window functions.
 fn has_window_input(input: &LogicalPlan) -> bool {
     match input {
         LogicalPlan::Window(_) | LogicalPlan::Unnest(_) | LogicalPlan::Extension(_) => true,
@@ -395,11 +399,11 @@ fn has_window_input(input: &LogicalPlan) -> bool {
     }
 }
 
-/// What a table's scan is called in the plan above it.
+/// Name of the finished table's scan in the plan above it.
 pub(crate) const FINISHED_TABLE: &str = "finished";
 
 impl ResultBounds {
-    /// Follows the columns of a plan down to the aggregation `core`, whose states are `spec`'s.
+    /// Follows the columns of a plan down to the aggregation `core`, whose states are those of `spec`.
     pub(crate) fn new(
         plan: &LogicalPlan,
         core: &AggregateNode,
@@ -437,7 +441,7 @@ impl ResultBounds {
         }
     }
 
-    /// Whether a column of the result has bounds beside it.
+    /// Returns true if a column of the result has bounds beside it.
     fn has_bound_columns(&self, index: usize) -> bool {
         let of = self.result_schema.field(index).data_type();
         match self.columns.get(index) {
@@ -451,8 +455,9 @@ impl ResultBounds {
         }
     }
 
-    /// What is said of the columns that are not exact and have no bounds beside them: all of these, unless the result
-    /// `has_bounds`. Where nothing is scaled it is said once that numbers are those of what was seen.
+    /// Describes the columns that are not exact and have no bounds beside them; if not `has_bounds`, no
+    /// column has any. For an unscaled result it omits estimates and seen values, because the result says
+    /// once that it is unscaled.
     pub(crate) fn unbounded_estimates(
         &self,
         has_bounds: bool,
@@ -484,13 +489,13 @@ impl ResultBounds {
         (0..self.columns.len()).filter(without).filter_map(said).collect()
     }
 
-    /// For each column with bounds whether it is an estimate, which has an interval.
+    /// Returns, for each column with bounds, true if the column is an estimate and so has an interval.
     pub(crate) fn interval_flags(&self) -> impl Iterator<Item = bool> + '_ {
         let with_bounds = (0..self.columns.len()).filter(|index| self.has_bound_columns(*index));
         with_bounds.map(|index| matches!(self.columns[index], ColumnCertainty::Estimate(_)))
     }
 
-    /// Returns, for each column with bounds, the number of its estimate, if the column is an estimate.
+    /// Returns, for each column with bounds, the index of its [`Estimand`] if the column is an estimate.
     pub(crate) fn estimate_indices(&self) -> Vec<Option<usize>> {
         let with_bounds = (0..self.columns.len()).filter(|index| self.has_bound_columns(*index));
         let number = |index: usize| match self.columns[index] {
@@ -500,7 +505,7 @@ impl ResultBounds {
         with_bounds.map(number).collect()
     }
 
-    /// The type that a column with bounds has: DOUBLE, unless it is no number.
+    /// Returns the type of a column with bounds: DOUBLE for a number, otherwise its own type.
     fn bound_type(&self, index: usize) -> DataType {
         match self.result_schema.field(index).data_type() {
             of if of.is_numeric() => DataType::Float64,
@@ -508,10 +513,10 @@ impl ResultBounds {
         }
     }
 
-    /// The result's columns with the bounds of each estimate behind it.
+    /// Returns the result's schema, with the bounds of each estimate behind it.
     ///
     /// # Errors
-    /// [`Error::Usage`] where a column has the name that bounds would have.
+    /// [`Error::Usage`] if a column has the name of a bound.
     pub(crate) fn schema_with_bounds(&self) -> Result<SchemaRef> {
         let mut fields: Vec<FieldRef> = Vec::new();
         for (index, field) in self.result_schema.fields().iter().enumerate() {
@@ -541,7 +546,7 @@ impl ResultBounds {
         Ok(Arc::new(Schema::new_with_metadata(fields, self.result_schema.metadata().clone())))
     }
 
-    /// What is kept per group with the sums by place in the input that the formulas need.
+    /// Returns `spec` with the aggregates by cell that the formulas and quantiles need.
     pub(crate) fn add_cell_aggregates(
         &self,
         spec: &Arc<TableSpec>,
@@ -566,13 +571,14 @@ impl ResultBounds {
         Arc::new(TableSpec::new(spec.keys.clone(), aggregates.collect()))
     }
 
-    /// The columns that carry what the intervals are worked out from.
+    /// Returns the columns that carry the data for intervals.
     pub(crate) fn carried_fields(&self) -> Vec<FieldRef> {
         carried_fields(&self.estimands, self.quantities.len(), self.quantile_values.len())
     }
 
-    /// The plan of the result with bounds, above the finish `plain` over a finished table whose last columns are [those that carry
-    /// what they are of](Bounds::carried). `is_exact` says that all of the input was read; without `intervals` there are none.
+    /// Returns the plan of the result with bounds, above the finish plan `plain`. The last columns of the
+    /// finished table are [those for intervals](ResultBounds::carried_fields). `is_exact` says that all of
+    /// the input was read. Without `intervals` estimates have no bounds.
     ///
     /// # Errors
     /// As DataFusion's plan builder.
@@ -649,8 +655,8 @@ impl ResultBounds {
     }
 }
 
-/// The columns that carry what intervals are worked out from: for each quantity the sums by place in the input, for each
-/// of the values the quantiles by place, and each quantile that is asked for.
+/// Returns the columns that carry the data for intervals: the sums by cell of each quantity, the quantiles by
+/// cell of each quantile argument, and each requested quantile.
 pub(crate) fn carried_fields(
     estimates: &[Estimand],
     quantities: usize,
@@ -671,7 +677,7 @@ pub(crate) fn carried_fields(
     bytes("cells", quantities).chain(bytes("values", values)).chain(quantiles).collect()
 }
 
-/// The plan's own columns, and in the place of the last `carried` ones a column of all bounds.
+/// Replaces the last `carried` columns of a plan by one column with all bounds.
 fn project_intervals(
     plan: LogicalPlan,
     intervals: &Arc<IntervalCalculator>,
@@ -687,7 +693,8 @@ fn project_intervals(
     Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan)).into_tidemill_error()?))
 }
 
-/// The plan with the finished table's last columns behind its own; none where a step does not give a row for a row.
+/// Adds the carried columns behind a plan's own, or returns `None` if a step does not return a row for each
+/// row.
 fn carry_columns(plan: &LogicalPlan, carried: &[FieldRef]) -> PlanResult<Option<LogicalPlan>> {
     match plan {
         LogicalPlan::Projection(projection) => {
@@ -718,7 +725,7 @@ fn carry_columns(plan: &LogicalPlan, carried: &[FieldRef]) -> PlanResult<Option<
             }));
             Ok(Some(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(input))?)))
         }
-        // The groups of `count(DISTINCT x)`, one row of which has what was aggregated beside it.
+        // The groups of `count(DISTINCT x)`: one of their rows has the other aggregates.
         LogicalPlan::Aggregate(aggregate) => {
             let Some(like) = aggregate.aggr_expr.iter().find_map(one_row_call) else {
                 return Ok(None);
@@ -750,7 +757,7 @@ fn carry_columns(plan: &LogicalPlan, carried: &[FieldRef]) -> PlanResult<Option<
     }
 }
 
-/// The call by which what was aggregated is taken from the one row that has it.
+/// Returns the call that takes an aggregate's value from the one row that has it.
 fn one_row_call(expr: &Expr) -> Option<&AggregateFunction> {
     find_aggregate_call(expr).filter(|call| is_single_row_call(call))
 }
@@ -765,14 +772,14 @@ fn is_finished_scan(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::TableScan(scan) if scan.table_name.table() == FINISHED_TABLE)
 }
 
-/// What an expression is.
+/// The certainty of an expression.
 #[derive(Debug, Clone, PartialEq)]
 enum ExprCertainty {
     /// The same whatever was read.
     Exact,
     /// Arithmetic of totals.
     Formula(TotalsFormula),
-    /// A quantile: the values' place, the rank, and which of the aggregates it is.
+    /// A quantile: index of its values, rank, and index of its aggregate.
     Quantile(usize, f64, usize),
     AtLeast,
     AtLeastAbout(f64),
@@ -782,16 +789,17 @@ enum ExprCertainty {
     SeenKey,
 }
 
-/// Of a larger formula no interval is worked out.
+/// Maximum number of nodes of a formula with an interval.
 const FORMULA_NODES_MAX: usize = 500;
 
+/// Classifies the columns and expressions above an aggregation, and collects the estimands in them.
 struct EstimateAnalyzer<'a> {
     aggregation: &'a AggregateNode,
     spec: &'a TableSpec,
     estimands: Vec<Estimand>,
     quantities: Vec<EstimatedQuantity>,
     quantile_values: Vec<EstimatedQuantity>,
-    /// Whether quantiles have intervals.
+    /// True if quantiles have intervals.
     has_quantile_intervals: bool,
 }
 
@@ -823,7 +831,7 @@ impl EstimateAnalyzer<'_> {
         }))
     }
 
-    /// Notes which clauses above the aggregation go by what may be otherwise for the whole input.
+    /// Collects the clauses above the aggregation that depend on values which may differ for the whole input.
     fn collect_estimate_clauses(&mut self, plan: &LogicalPlan, found: &mut Vec<&'static str>) {
         let input = match plan {
             LogicalPlan::Aggregate(aggregate) if aggregate == self.aggregation => return,
@@ -855,14 +863,14 @@ impl EstimateAnalyzer<'_> {
         }
     }
 
-    /// What a column of a plan is.
+    /// Classifies a column of a plan.
     fn classify_column(&mut self, plan: &LogicalPlan, index: usize) -> ExprCertainty {
         match plan {
             LogicalPlan::Aggregate(aggregate) if aggregate == self.aggregation => {
                 self.classify_aggregation_column(index)
             }
-            // `count(DISTINCT x)` is a count of the groups that were found; what stands beside it is in one of their rows.
-            // Grouping sets have a column for each of their keys, of which one expression tells.
+            // `count(DISTINCT x)` counts the groups that were found; other aggregates are in one of their
+            // rows. Grouping sets have a column for each of their keys, and one expression for all of them.
             LogicalPlan::Aggregate(aggregate)
                 if aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))) =>
             {
@@ -903,13 +911,13 @@ impl EstimateAnalyzer<'_> {
                 [input] => self.classify_column(input, index),
                 _ => ExprCertainty::SeenValue,
             },
-            // Whatever is computed above it, a key is a key. Nothing is known of the rest there.
+            // A key stays a key beside a window function. Nothing is known of the other columns.
             LogicalPlan::Window(window) => match index < window.input.schema().fields().len() {
                 true => self.classify_exact_column(&window.input, index),
                 false => ExprCertainty::SeenValue,
             },
             LogicalPlan::Join(join) => self.classify_join_column(join, index),
-            // What is joined above was read as a whole.
+            // A source that is joined above the aggregation was read as a whole.
             LogicalPlan::TableScan(_) | LogicalPlan::Values(_) => ExprCertainty::Exact,
             _ => ExprCertainty::SeenValue,
         }
@@ -972,8 +980,8 @@ impl EstimateAnalyzer<'_> {
         })
     }
 
-    /// Whether every group that was found is counted where it would be counted if all were: nothing on the way goes by what
-    /// may be otherwise for the whole input.
+    /// Returns true if the count of found groups is a lower bound: nothing on the way from the aggregation
+    /// depends on values that may differ for the whole input.
     fn is_every_group_counted(&mut self, plan: &LogicalPlan) -> bool {
         match plan {
             LogicalPlan::Aggregate(aggregate) if aggregate == self.aggregation => true,
@@ -1033,7 +1041,7 @@ impl EstimateAnalyzer<'_> {
             }
             MergeableFunction::Max | MergeableFunction::UniqueExact => ExprCertainty::AtLeast,
             MergeableFunction::Unique(params) => {
-                // What the sketch may be too high by, with 97.5 %.
+                // The maximum relative error of the sketch, with 97.5 % probability.
                 let registers = 2_f64.powi(i32::from(params.log2m));
                 ExprCertainty::AtLeastAbout(1.0 - 1.96 * 1.04 / registers.sqrt())
             }
@@ -1215,8 +1223,9 @@ impl EstimateAnalyzer<'_> {
         }
     }
 
-    /// Returns the kind of rows in which a branch of a CASE stands in for an estimate, by a condition that holds there,
-    /// or does not hold (and may be null). Returns `None` if the rows are of no kind of [`Exception`].
+    /// Returns the exception for rows in which a branch of a CASE stands in for an estimate. The rows are
+    /// those in which a condition holds, or does not hold (and may be null). Returns `None` if no
+    /// [`FormulaException`] describes them.
     fn case_exception(
         &mut self,
         input: &LogicalPlan,
@@ -1365,7 +1374,8 @@ impl EstimateAnalyzer<'_> {
         }
     }
 
-    /// A number of the two sides; none where one of them is no formula and no constant.
+    /// Classifies arithmetic of two sides, or returns `None` if one of them is neither a formula nor a
+    /// constant.
     fn classify_arithmetic(
         &mut self,
         input: &LogicalPlan,
@@ -1382,7 +1392,8 @@ impl EstimateAnalyzer<'_> {
         let (left, right) = (side(left)?, side(right)?);
         match (&left, &right) {
             (TotalsFormula::Constant(_), TotalsFormula::Constant(_)) => Some(ExprCertainty::Exact),
-            // What stands above names what is below it, as often as it likes.
+            // Expressions may refer to the ones below them several times, so a formula can grow
+            // exponentially.
             _ if left.node_count() + right.node_count() > FORMULA_NODES_MAX => {
                 Some(ExprCertainty::SeenValue)
             }
@@ -1403,7 +1414,7 @@ impl EstimateAnalyzer<'_> {
         }
     }
 
-    /// An expression of which no formula is known: exact if all that it is of is.
+    /// Classifies an expression without a formula: it is exact if all of its columns are exact.
     fn classify_opaque_expr(&mut self, input: &LogicalPlan, expr: &Expr) -> ExprCertainty {
         let mut is_exact = true;
         let columns = expr.column_refs();
@@ -1466,7 +1477,7 @@ fn is_null_literal(expr: &Expr) -> bool {
     }
 }
 
-/// The rank of a function that answers one value at a rank.
+/// Returns the rank of a function that returns one value at a rank.
 fn quantile_rank(function: &MergeableFunction) -> Option<f64> {
     match function {
         MergeableFunction::Median => Some(0.5),
@@ -1484,7 +1495,7 @@ fn is_count_call(expr: &Expr) -> bool {
     }
 }
 
-/// The number that an expression is.
+/// Returns the number that an expression stands for, if it is a constant.
 fn constant_value(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Literal(value, _) => {

@@ -1,4 +1,5 @@
-//! A query's tables filled with a part of the input, and looked at meanwhile.
+//! The execution of queries over a part of the input: aggregate tables with interim results, and unordered
+//! rows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,10 +34,10 @@ use crate::scan::Scan;
 use crate::tasks::{self, FoldOutput, SampledReadOptions};
 
 impl QueryPlan {
-    /// Fills tables with as much of the input as there is time for.
+    /// Fills the query's tables with as much of the input as the stop condition allows.
     ///
     /// # Errors
-    /// What reading, mapping and merging meet.
+    /// Errors of reading, of the map and of merging.
     pub(crate) fn run_sampled_tables(
         &self,
         parts: &AggregationPlan,
@@ -46,7 +47,8 @@ impl QueryPlan {
         self.run_sampled_attempt(parts, turbo, watch, false)
     }
 
-    /// The same; `is_careful` says that no split begins where its own bytes look as if a record did.
+    /// Runs one attempt. `is_careful` says that each split begins at the offset that the bytes before it
+    /// imply, and not where its own bytes look like a record's beginning.
     fn run_sampled_attempt(
         &self,
         parts: &AggregationPlan,
@@ -152,11 +154,11 @@ impl QueryPlan {
             }
         };
         let SampledTables { merged, outcome: read, .. } = taken;
-        // A deadline leaves no time to read all of it once more, whatever that takes.
+        // A deadline leaves no time to read all of the input once more, however long that takes.
         let is_to_be_estimated = !read.is_whole_input() || until.ends_at.is_some();
         if read.wrong_start_count > 0 && !is_careful && is_to_be_estimated && read.sample.is_some()
         {
-            // Some rows are none: records begin elsewhere than they seem to.
+            // Some rows are wrong, because records begin at other offsets than they seem to.
             drop(merged);
             let watch = looking.observer.take();
             self.source_tables.iter().for_each(|(_, table)| table.discard_scans());
@@ -170,11 +172,11 @@ impl QueryPlan {
         part.row_count_limits = row_count_limits(&scan, parts, read.sample.as_ref())?;
         part.missing_interval_reasons = MissingIntervalReasons::new(part.estimands.len());
         if part.is_exact && self.query.turbo.is_none() {
-            // It is the answer that there would be without anybody who watches.
+            // The answer is the same as without an observer.
             (part.estimands, part.finished_schema) = (Vec::new(), parts.finished_schema());
         }
         if read.is_whole_input() && read.wrong_start_count > 0 {
-            // All of it was read, and some of it from where no record begins: once more, in its order.
+            // All of it was read, but some splits began within a record: read once more, in input order.
             self.source_tables.iter().for_each(|(_, table)| table.discard_scans());
             self.rejects.reset()?;
             drop(merged);
@@ -193,7 +195,7 @@ impl QueryPlan {
             let mut read = build_partial_coverage(&scan, turbo, &read);
             let known = self.bounded_estimates.as_ref().or(self.unbounded_estimates.as_ref());
             if parts.spec.keys.is_empty() || known.is_some_and(|known| !known.has_groups) {
-                // There is one group, and it is seen.
+                // There is one group, and it was seen.
                 read.sampled.unseen_share = None;
             }
             if let Some(known) = known {
@@ -215,10 +217,10 @@ impl QueryPlan {
 }
 
 impl QueryPlan {
-    /// What is kept per group beside sums by place in the input, of so many splits.
+    /// Returns the query's keys and aggregates with the aggregates by cell, for `splits` splits.
     ///
     /// # Errors
-    /// Where the query has no estimates.
+    /// Fails if the query has no estimates.
     pub(crate) fn table_spec_with_cells(
         &self,
         parts: &AggregationPlan,
@@ -229,10 +231,10 @@ impl QueryPlan {
         Ok(bounds.add_cell_aggregates(&parts.spec, splits, &StateUpdateSwitch::default()))
     }
 
-    /// Starts to find rows, in no order.
+    /// Starts to find rows, in no defined order.
     ///
     /// # Errors
-    /// As planning, and where no thread can be started.
+    /// Errors of planning, and if no thread can be started.
     pub(crate) fn start_unordered_rows(
         &self,
         (stream, map, sides): (&TableReference, &LogicalPlan, &[BuildSide]),
@@ -268,7 +270,7 @@ impl QueryPlan {
     }
 }
 
-/// The most rows that a plan gives, where it says so.
+/// Returns the maximum number of rows of a plan, if the plan has a limit.
 fn plan_row_limit(plan: &LogicalPlan) -> Option<usize> {
     match plan {
         LogicalPlan::Limit(limit) => match limit.get_fetch_type().ok()? {
@@ -284,8 +286,8 @@ fn plan_row_limit(plan: &LogicalPlan) -> Option<usize> {
     }
 }
 
-/// The most rows that splits which were not read can be thought to hold: twice as many as such bytes had, where a row was
-/// read, and those of a split.
+/// Returns the assumed maximum number of rows in the splits not read: twice as many for each byte as in the
+/// splits read, plus the rows of a mean split.
 fn unread_rows_max(scan: &Scan, sample: Option<&SplitSample>) -> f64 {
     let Some(sample) = sample.filter(|sample| sample.splits_read() > 0) else {
         return f64::INFINITY;
@@ -320,8 +322,8 @@ fn row_count_limits(
     })
 }
 
-/// An answer as it stands while more is read. The first has no rows: it comes before anything is read, and says that
-/// there may be others.
+/// An interim result, computed while the run reads on. The first one has no rows: it comes before anything is
+/// read, and announces that others may follow.
 #[derive(Debug, Clone)]
 pub struct InterimResult {
     /// Its columns, with the bounds of each estimate behind it.
@@ -330,52 +332,52 @@ pub struct InterimResult {
     pub batches: Vec<RecordBatch>,
     /// The share of the bytes that was read, from 0 to 1.
     pub bytes_read_share: f64,
-    /// What it rests on: not all of the input.
+    /// Its coverage, which is not complete.
     pub coverage: Coverage,
 }
 
-/// Whoever is shown glimpses.
+/// An observer of interim results.
 pub struct InterimResultObserver<'a> {
-    /// Before this there is none: a short run shows its answer.
+    /// Time before the first interim result: a short run shows its answer only.
     pub first_delay: Duration,
-    /// What is done with each.
+    /// Receives each interim result.
     pub on_result: &'a mut (dyn FnMut(InterimResult) + 'a),
 }
 
 impl<'a> InterimResultObserver<'a> {
-    /// Shows glimpses of runs that take longer than 300 ms.
+    /// Creates an observer for runs that take longer than 300 ms.
     pub fn new(show: &'a mut (dyn FnMut(InterimResult) + 'a)) -> Self {
         InterimResultObserver { first_delay: FIRST_INTERIM_DELAY, on_result: show }
     }
 }
 
-/// More rows of a glimpse nobody sees.
+/// Maximum number of rows of an interim result: nobody looks at more.
 const INTERIM_ROWS_MAX: usize = 10_000;
 
-/// Before this there is no glimpse: short runs show their answer.
+/// Default time before the first interim result: short runs show their answer only.
 const FIRST_INTERIM_DELAY: Duration = Duration::from_millis(300);
 
-/// The time between two glimpses, at least …
+/// Minimum time between two interim results.
 const INTERIM_PAUSE_MIN: Duration = Duration::from_millis(150);
 
-/// … and so many times what the last one took.
+/// Minimum time between two interim results, as a multiple of the time that the last one took.
 const INTERIM_PAUSE_FACTOR: u32 = 20;
 
-/// Looks at the tables meanwhile: whether the answer is precise enough, and for whoever watches.
+/// Inspects the tables during a run: for the target error, and for interim results.
 struct RunInspector<'a, 'w> {
     plan: &'a QueryPlan,
     parts: &'a AggregationPlan,
-    /// What makes answers, of no sample yet.
+    /// The answer builder, without a sample.
     answer_builder: &'a AnswerBuilder,
     scan: &'a Scan,
     turbo: &'a TurboSettings,
-    /// The widest that half of an interval may be, as a share of its number.
+    /// Target error: the maximum half width of an interval, as a share of its estimate.
     error_max: Option<f64>,
     confidence: f64,
-    /// The next look, from 1 on.
+    /// The number of the next inspection for the target error, from 1.
     next_inspection: u32,
     observer: Option<InterimResultObserver<'w>>,
-    /// When the next glimpse is due.
+    /// Time at which the next interim result is due.
     next_interim_at: Instant,
 }
 
@@ -419,11 +421,12 @@ impl TableInspector for RunInspector<'_, '_> {
     }
 }
 
-/// Returns an interim answer, or `None` where it cannot be computed: an early estimate may be too large for its type, or
-/// meet a cast or division, where the answer over all of the input does not. Only the last answer's errors end a run.
+/// Returns an interim result, or `None` if it cannot be computed. An early estimate may be too large for its
+/// type, or fail in a cast or division, where the answer over all of the input does not. Only errors of the
+/// final answer end a run.
 ///
 /// # Errors
-/// [`Error::Interrupted`] and [`Error::Internal`], which are no property of the estimate.
+/// [`Error::Interrupted`] and [`Error::Internal`], which do not depend on the estimate.
 fn ignore_estimate_errors<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -433,7 +436,7 @@ fn ignore_estimate_errors<T>(answer: Result<T>) -> Result<Option<T>> {
 }
 
 impl RunInspector<'_, '_> {
-    /// With which confidence the answer is precise enough, if it is.
+    /// Returns the confidence of the intervals if the answer reaches the target error.
     fn precise_confidence(&mut self, snapshot: &TableSnapshot) -> Result<Option<f64>> {
         let (Some(most), Some(sample), Some(bounds)) =
             (self.error_max, &snapshot.sample, self.plan.bounded_estimates.as_ref())
@@ -443,7 +446,7 @@ impl RunInspector<'_, '_> {
         if sample.splits_read() < splits_before_look(self.next_inspection) {
             return Ok(None);
         }
-        // The splits of the last look that is due: those before it are not made up for.
+        // Inspections that were missed are not made up for: only the last one that is due counts.
         while sample.splits_read() >= splits_before_look(self.next_inspection + 1) {
             self.next_inspection += 1;
         }
@@ -466,7 +469,7 @@ impl RunInspector<'_, '_> {
         Ok(is_precise.then_some(confidence))
     }
 
-    /// What an answer rests on meanwhile.
+    /// Returns the coverage of an interim result.
     fn interim_coverage(&self, sample: Option<SplitSample>, share: f64) -> Coverage {
         let bytes = self.plan.settings.progress.bytes_done();
         let read = ReadOutcome {
@@ -485,8 +488,8 @@ impl RunInspector<'_, '_> {
         account.build_coverage(false)
     }
 
-    /// The rows that the result would have. Those behind which it is later than `ends_at` have no intervals, and are not
-    /// precise.
+    /// Returns the rows that the result would have. Rows that are computed after `ends_at` have no intervals,
+    /// and count as imprecise.
     fn interim_rows(
         &self,
         answer: &RecordBatch,
@@ -494,7 +497,7 @@ impl RunInspector<'_, '_> {
         schema: &SchemaRef,
         ends_at: Option<Instant>,
     ) -> Result<Vec<RecordBatch>> {
-        // Unread rows have no limit here: what is left is not known before the end.
+        // Unread rows have no limit here, because their number is not known before the end.
         let counts = row_count_limits(self.scan, self.parts, None)?;
         let part =
             AnswerBuilder { sample, row_count_limits: counts, ..self.answer_builder.clone() };
@@ -517,7 +520,7 @@ impl RunInspector<'_, '_> {
         while let Some(batch) = rows.next_batch(cancel)? {
             count += batch.num_rows();
             batches.push(conform_batch_to_schema(batch, schema)?);
-            // All of them are looked at for their precision.
+            // For the target error all rows are inspected.
             if self.error_max.is_none() && count > INTERIM_ROWS_MAX {
                 break;
             }
@@ -526,10 +529,10 @@ impl RunInspector<'_, '_> {
     }
 }
 
-/// Whether a plan has estimates that become more precise.
+/// Checks that a plan has estimates, which become more precise with more input.
 ///
 /// # Errors
-/// [`Error::Usage`] where it has none.
+/// [`Error::Usage`] if it has none.
 pub(crate) fn check_has_estimates(known: &[ColumnCertainty]) -> Result<()> {
     match known.iter().any(|known| matches!(known, ColumnCertainty::Estimate(_))) {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Which splits are read, and in which order.
+//! The sampling plan: which splits are read, in which order, and how many bytes may be left out.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,40 +12,42 @@ use super::local_runner::{GivenUpSplit, StopCondition};
 use super::split_tally::SplitTally;
 use crate::scan::Scan;
 
-/// Of fewer splits there is no sample.
+/// Minimum number of splits for a sample.
 const SAMPLED_SPLITS_MIN: usize = 16;
 
-/// What would let a run go on.
+/// Hint for errors of files that may not be left out.
 pub(crate) const DROP_HINT: &str = "--drop 10% leaves out what cannot be read";
 
-/// How often whoever waits looks how things stand.
+/// Poll interval of threads that wait for a run.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The splits of an input as they are read.
+/// The plan by which the splits of an input are sampled.
 pub(crate) struct SamplingPlan {
     split_order: Vec<u32>,
-    /// How many of them may be begun.
+    /// Maximum number of splits that are read.
     split_count_max: usize,
-    /// Whether there is nothing to draw from: they are read in order.
+    /// True if there are too few splits for a sample, so that they are read in input order.
     pub(crate) is_in_order: bool,
-    /// The bytes of each.
+    /// The bytes of each split.
     pub(crate) split_bytes: Vec<u64>,
     pub(crate) total_bytes: u64,
-    /// What answers are scaled up by, of each: its rows where footers tell them, else its bytes; and of all, with files
-    /// that are in no split, as others are where nobody knows their bytes.
+    /// The weight of each split, by which answers are scaled: its rows if footers give them, otherwise its
+    /// bytes. The total includes files that are in no split; those of unknown size count as an average file.
     pub(crate) split_weights: Vec<u64>,
     pub(crate) total_weight: u64,
-    /// Bytes that may be left out.
+    /// Number of bytes that may be left out.
     pub(crate) drop_bytes: u64,
-    /// What is said of what may not be.
+    /// Hint for the error of a split that may not be left out.
     drop_hint: &'static str,
     next_position: AtomicUsize,
 }
 
 impl SamplingPlan {
+    /// Creates the plan of a run.
+    ///
     /// # Errors
-    /// [`Error::Io`] where more files are left out already than may be, or one that cannot be read and not merely does
-    /// not answer, where nothing was said of leaving out.
+    /// [`Error::Io`] if files are already left out that may not be: more bytes than `drop` allows, or without
+    /// `drop` one file that cannot be read (a file that merely does not answer is no error).
     pub(crate) fn new(scan: &Scan, until: &StopCondition) -> Result<Self> {
         let splits = scan.splits();
         let in_order = !can_sample_splits(splits);
@@ -111,7 +113,7 @@ impl SamplingPlan {
         })
     }
 
-    /// Splits that somebody else has drawn: all of them, in their order.
+    /// Creates the plan of a worker, which reads all splits that the driver has sampled, in their order.
     pub(crate) fn from_assigned_splits(scan: &Scan) -> Self {
         let sizes = estimate_split_bytes(scan.splits());
         let total = sizes.iter().sum();
@@ -130,26 +132,26 @@ impl SamplingPlan {
         }
     }
 
-    /// The next split; none when as many have been begun as may be.
+    /// Returns the next split, or `None` once the maximum number of splits was begun.
     pub(crate) fn next_split(&self) -> Option<usize> {
         let at = self.next_position.fetch_add(1, Ordering::Relaxed);
         self.split_order[..self.split_count_max].get(at).map(|index| *index as usize)
     }
 
-    /// Whether as many were begun as may be.
+    /// Returns true once the maximum number of splits was begun.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.next_position.load(Ordering::Relaxed) >= self.split_count_max
     }
 
-    /// How many splits are read at most.
+    /// Returns the maximum number of splits that are read.
     pub(crate) fn split_count_max(&self) -> usize {
         self.split_count_max
     }
 
-    /// Leaves a split out that cannot be read, if so much may be left out.
+    /// Leaves out a split that cannot be read, if that many bytes may be left out.
     ///
     /// # Errors
-    /// The split's own, if it may not be.
+    /// The split's error, if it may not be left out.
     pub(super) fn give_up_split(
         &self,
         index: usize,
@@ -168,7 +170,7 @@ impl SamplingPlan {
     }
 }
 
-/// Whether what was met is of a file, and not of the query or this machine.
+/// Returns true if an error concerns the input, and not the query or this machine.
 pub(crate) fn is_input_error(error: &Error) -> bool {
     matches!(
         error,
@@ -183,8 +185,8 @@ pub(crate) fn is_input_error(error: &Error) -> bool {
     )
 }
 
-/// The bytes of files that are in no split, where all splits together have so many: their own, or those of a file as others
-/// are where nobody knows them.
+/// Returns the bytes of the files that are in no split. A file of unknown size counts as an average one; the
+/// splits have `total` bytes together.
 pub(crate) fn left_out_bytes(scan: &Scan, total: u64, left_out: &[SkippedFile]) -> u64 {
     let known = left_out.iter().filter(|file| file.file_index.is_some()).count();
     let files = scan.source().files().len().saturating_sub(known).max(1) as u64;
@@ -193,10 +195,10 @@ pub(crate) fn left_out_bytes(scan: &Scan, total: u64, left_out: &[SkippedFile]) 
     left_out.iter().map(of_file).sum()
 }
 
-/// That a file cannot be read, and why.
+/// Returns the error for a file that cannot be read.
 pub(crate) fn unreadable_file_error(file: &SkippedFile, more: &str) -> Error {
     let reason = file.reason.lines().next().unwrap_or_default();
-    // It may begin with the name as well.
+    // The reason may begin with the file's name as well.
     let name = format!("`{}`", escape_control_chars(&file.path, &[]));
     let reason = match reason.split_once(&name) {
         Some((_, rest)) => match rest.strip_prefix(": ") {
@@ -209,12 +211,12 @@ pub(crate) fn unreadable_file_error(file: &SkippedFile, more: &str) -> Error {
     Error::Io { action: "read", path: file.path.clone(), source: reason }
 }
 
-/// The splits of an input, and the files that are in none: of all of it there are estimates.
+/// Returns the number of splits plus the number of files that are in no split: estimates cover both.
 pub(crate) fn split_count_with_left_out(scan: &Scan) -> usize {
     scan.splits().len() + scan.source().skipped_files().len()
 }
 
-/// Whether splits can be drawn from: there are some, and none is a large part of all.
+/// Returns true if splits can be sampled: there are enough of them, and none is a large part of the input.
 pub(crate) fn can_sample_splits(splits: &[Split]) -> bool {
     let sizes = estimate_split_bytes(splits);
     let total: u64 = sizes.iter().sum();
@@ -222,7 +224,7 @@ pub(crate) fn can_sample_splits(splits: &[Split]) -> bool {
     splits.len() >= SAMPLED_SPLITS_MIN && largest.saturating_mul(8) <= total
 }
 
-/// The bytes of each split; of one that nobody knows the size of, the mean of the others.
+/// Returns the bytes of each split; a split of unknown size gets the mean of the others.
 fn estimate_split_bytes(splits: &[Split]) -> Vec<u64> {
     let is_unknown = |split: &Split| split.parts.iter().any(|piece| piece.file.is_stream());
     let known = || splits.iter().filter(|split| !is_unknown(split));

@@ -1,4 +1,4 @@
-//! Which splits count of those that are read, and whether that is enough.
+//! The tally of splits: which are complete, open or given up, and whether that is enough.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::local_runner::{GivenUpSplit, StopCondition, StopReason};
 use super::sampling_plan::{SamplingPlan, split_count_with_left_out};
 use crate::scan::{Scan, SplitOutcome};
 
-/// Where a split began and ended that counts.
+/// A complete split: where it began and ended.
 #[derive(Clone, Copy)]
 struct CompletedSplit {
     start: Option<u64>,
@@ -16,27 +16,27 @@ struct CompletedSplit {
     is_exact: bool,
 }
 
-/// The splits of a run so far.
+/// The state of each split of a run.
 pub(super) struct SplitTally {
-    /// A place for each split; none until it counts.
+    /// The complete splits by index; `None` for all others.
     completed_splits: Vec<Option<CompletedSplit>>,
     completed_count: usize,
-    /// Splits that were drawn and neither count yet nor are given up, each with the number of its thread.
+    /// Splits that are begun and neither complete nor given up, each with the number of its thread.
     open_splits: BTreeMap<usize, usize>,
-    /// Bytes and rows of the source in what counts.
+    /// Bytes and source rows of the complete splits.
     pub bytes: u64,
     pub rows: u64,
     /// Splits that are left out, and their bytes.
     pub given_up: Vec<GivenUpSplit>,
     pub given_up_bytes: u64,
-    /// Whether a split began elsewhere than the one before it ended.
+    /// True if a split began at another offset than the end of the one before it.
     pub has_wrong_start: bool,
-    /// How many were found to by what stands before them.
+    /// Number of wrong starts that were found by reading the bytes before a split.
     pub checked_wrong_start_count: u64,
 }
 
 impl SplitTally {
-    /// Of so many splits.
+    /// Creates the tally of `splits` splits.
     pub(super) fn new(splits: usize) -> Self {
         SplitTally {
             completed_splits: vec![None; splits],
@@ -51,8 +51,8 @@ impl SplitTally {
         }
     }
 
-    /// Records that a thread has drawn a split. The split is open until it [counts](Tally::land) or is
-    /// [given up](Tally::give_up).
+    /// Records that a thread has begun a split. The split is open until it is
+    /// [complete](SplitTally::complete_split) or [given up](SplitTally::give_up_split).
     pub(super) fn open_split(&mut self, index: usize, thread: usize) {
         self.open_splits.insert(index, thread);
     }
@@ -73,7 +73,7 @@ impl SplitTally {
         self.given_up.push(given_up);
     }
 
-    /// Has a split of so many bytes count, with what came of it.
+    /// Marks a split as complete, with its bytes and its outcome.
     pub(super) fn complete_split(
         &mut self,
         scan: &Scan,
@@ -97,17 +97,17 @@ impl SplitTally {
             self.is_wrong_start(scan, index) || self.is_wrong_start(scan, index + 1);
     }
 
-    /// Whether a split counts.
+    /// Returns true if a split is complete.
     pub(super) fn is_split_complete(&self, index: usize) -> bool {
         self.completed_splits.get(index).is_some_and(Option::is_some)
     }
 
-    /// How many count.
+    /// Returns the number of complete splits.
     pub(super) fn completed_count(&self) -> usize {
         self.completed_count
     }
 
-    /// The splits that count, in the order of the data.
+    /// Returns the complete splits in input order.
     fn completed_indices(&self) -> impl Iterator<Item = usize> {
         self.completed_splits
             .iter()
@@ -116,12 +116,12 @@ impl SplitTally {
             .map(|(index, _)| index)
     }
 
-    /// Whether all of them count.
+    /// Returns true if all splits are complete.
     pub(super) fn is_whole_input(&self) -> bool {
         self.completed_count == self.completed_splits.len()
     }
 
-    /// Why no more is to be read, if what has been is enough.
+    /// Returns the reason to stop, if enough splits are complete.
     pub(super) fn stop_reason(
         &self,
         drawing: &SamplingPlan,
@@ -143,7 +143,7 @@ impl SplitTally {
         })
     }
 
-    /// What counts, as a sample of all.
+    /// Returns the complete splits as a sample of the input.
     pub(super) fn sample(
         &self,
         scan: &Scan,
@@ -161,7 +161,8 @@ impl SplitTally {
         sample
     }
 
-    /// How many splits began elsewhere than those before them ended, among those of which both were read.
+    /// Returns the number of splits that began at another offset than the end of the split before them, as
+    /// far as known.
     pub(super) fn wrong_start_count(&self, scan: &Scan) -> u64 {
         let wrong =
             self.completed_indices().filter(|index| self.is_wrong_start(scan, *index)).count()
@@ -169,7 +170,8 @@ impl SplitTally {
         wrong.max(self.checked_wrong_start_count)
     }
 
-    /// Whether a split began elsewhere than the one before it ended, if both were read.
+    /// Returns true if a split began at another offset than the end of the one before it, and both are
+    /// complete.
     fn is_wrong_start(&self, scan: &Scan, index: usize) -> bool {
         let get = |index: usize| self.completed_splits.get(index).copied().flatten();
         let earlier = index.checked_sub(1).and_then(get);
@@ -179,7 +181,7 @@ impl SplitTally {
         }
         let splits = scan.splits();
         if splits[index - 1].index + 1 != splits[index].index {
-            // Others of which somebody else has drawn these.
+            // The splits are no neighbours: the driver has sampled them among others.
             return false;
         }
         let before = splits[index - 1].parts.last().map(|piece| piece.file.index());

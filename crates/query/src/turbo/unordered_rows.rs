@@ -1,7 +1,8 @@
-//! Rows as they are found: the splits in a drawn order, each row as soon as a thread has it.
+//! The rows of a query without aggregation, in the order in which threads find them; the splits are in
+//! sampling order.
 //!
-//! For a look at rows that may end before all of the input was read, and for finding the first few that there are
-//! anywhere ([`Turbo::find`](super::Turbo)). The order of the rows is that in which threads happen to come upon them.
+//! This reader serves queries that may end before all of the input was read, and the search for a number of
+//! matching rows anywhere ([`TurboSettings::find_rows_max`](super::TurboSettings)).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,28 +29,28 @@ use crate::map::SplitMap;
 use crate::ordered_rows::RowLimits;
 use crate::scan::{ReadCounts, Scan, SplitOutcome};
 
-/// Rows of a map in the order in which they are found; an iterator of batches.
+/// An iterator over a map's rows in the order in which threads find them.
 pub(crate) struct UnorderedRows {
     search: Arc<RowSearch>,
     receiver: Receiver<RowMessage>,
     sender: SyncSender<RowMessage>,
     settings: TurboSettings,
     stop_condition: StopCondition,
-    /// Which of the rows are wanted.
+    /// The limits on the returned rows.
     row_limits: RowLimits,
-    /// What had been read of splits when the last of their rows that were taken was made; of those that have not landed.
+    /// Progress within each split that is not complete, at the last of its rows that were taken.
     open_splits: HashMap<usize, ReadCounts>,
-    /// The split of the last rows, and what had been read of it.
+    /// The split of the last rows, and the progress within it.
     last_position: (usize, ReadCounts),
     stop_reason: Option<StopReason>,
 }
 
 enum RowMessage {
-    /// Rows of a split, with what has been read of it by then.
+    /// Rows of a split, with the progress within it.
     Rows(RecordBatch, usize, ReadCounts),
-    /// All rows of a split have been sent.
+    /// All rows of a split were sent.
     SplitDone(usize, Option<SplitOutcome>),
-    /// A thread has ended.
+    /// A thread ended.
     ThreadDone(Result<()>),
 }
 
@@ -60,9 +61,10 @@ struct RowSearch {
     stop_request: CancelFlag,
     progress: RunProgress,
     sampling_plan: SamplingPlan,
-    /// Whether a number of rows is wanted: then what was looked at is counted, and otherwise whose rows were taken.
+    /// True if a number of rows is wanted. Then the rows that threads looked at count; otherwise those that
+    /// were taken.
     is_find: bool,
-    /// As in [`Finding`].
+    /// As in [`UnorderedRowsContext`].
     stall_timeout: Option<Duration>,
     is_over: AtomicBool,
     state: Mutex<RowSearchState>,
@@ -71,19 +73,19 @@ struct RowSearch {
 
 struct RowSearchState {
     reader_threads: Vec<Arc<ReaderThreadState>>,
-    /// Threads that have not ended.
+    /// Number of threads that have not ended.
     running_thread_count: usize,
     tally: SplitTally,
-    /// What cannot be read, where somebody else judges that.
+    /// Splits that cannot be read, if the driver judges their errors.
     failures: Vec<(usize, Error)>,
-    /// Where rows are to be found: how far splits have been looked at that have not landed.
+    /// For a search: progress within each split that is not complete.
     partly_read_splits: HashMap<usize, ReadCounts>,
 }
 
-/// How many batches wait to be taken.
+/// Maximum number of batches that wait to be taken.
 const READY_BATCHES_MAX: usize = 4;
 
-/// What a query's rows are found by.
+/// The map, splits and settings of an unordered read.
 pub(crate) struct UnorderedRowsContext {
     pub map: SplitMap,
     pub scan: Arc<Scan>,
@@ -91,16 +93,16 @@ pub(crate) struct UnorderedRowsContext {
     pub stop_request: CancelFlag,
     pub progress: RunProgress,
     pub threads: usize,
-    /// Of splits that somebody else has drawn: after so long with nothing new it ends without those that stall. What
-    /// cannot be read is told, and judged elsewhere.
+    /// On a worker, whose splits the driver has sampled: time without new data after which the read ends
+    /// without the stalled splits. Errors are reported, and the driver judges them.
     pub stall_timeout: Option<Duration>,
 }
 
 impl UnorderedRows {
-    /// Starts to read. `skip` rows are left out, then at most `fetch` are given.
+    /// Starts the threads. The iterator skips `skip` rows and returns at most `fetch`.
     ///
     /// # Errors
-    /// [`Error::Io`] where no thread can be started.
+    /// [`Error::Io`] if no thread can be started.
     pub(crate) fn start_threads(
         finding: UnorderedRowsContext,
         turbo: TurboSettings,
@@ -112,7 +114,7 @@ impl UnorderedRows {
             None => SamplingPlan::new(&finding.scan, &until)?,
         };
         if drawing.is_in_order {
-            // Whoever waits for the first rows has them as they come.
+            // The reader of the first rows gets them as they come.
             finding.scan.set_eager();
         }
         let threads = finding.threads.clamp(1, drawing.split_count_max().max(1));
@@ -154,7 +156,7 @@ impl UnorderedRows {
         })
     }
 
-    /// What was read, once it has ended.
+    /// Returns the coverage, once the run has ended.
     pub(crate) fn partial_coverage(&self) -> Option<PartialCoverage> {
         let why = self.stop_reason?;
         let state = self.search.state.lock();
@@ -166,7 +168,8 @@ impl UnorderedRows {
                 false => in_flight.push(split),
             }
         }
-        // What is read in order counts as far as it was read; where rows were found, how much that is is known in rows.
+        // Input read in order counts up to the last byte read. A search knows the part that it read in rows
+        // only.
         let is_read_on = self.search.sampling_plan.is_in_order && why != StopReason::RowLimit;
         let bytes = match is_read_on {
             true => state.tally.bytes.max(self.search.progress.bytes_done()),
@@ -187,24 +190,24 @@ impl UnorderedRows {
         Some(build_partial_coverage(&self.search.scan, &self.settings, &read))
     }
 
-    /// The split of the last rows, and what had been read of it then.
+    /// Returns the split of the last rows, and the progress within it.
     pub(crate) fn last_position(&self) -> (usize, ReadCounts) {
         self.last_position
     }
 
-    /// Returns true if the run stopped because all wanted rows were found. Splits that were not read are not missing
+    /// Returns true if the run stopped because all wanted rows were found. Unread splits are not missing
     /// then.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.stop_reason == Some(StopReason::RowLimit)
     }
 
-    /// Returns the splits that were drawn and do not count, once the run has ended.
+    /// Returns the splits that were begun and are not complete, once the run has ended.
     pub(crate) fn unread_splits(&self) -> Vec<usize> {
         let state = self.search.state.lock();
         state.tally.open_splits().map(|(split, _)| split).collect()
     }
 
-    /// The splits that could not be read, where somebody else judges that.
+    /// Takes the splits that could not be read, if the driver judges their errors.
     pub(crate) fn take_failures(&self) -> Vec<(usize, Error)> {
         std::mem::take(&mut self.search.state.lock().failures)
     }
@@ -226,7 +229,7 @@ impl UnorderedRows {
             if self.search.stop_request.is_cancelled() {
                 return Ok(self.end_run(StopReason::StopRequest));
             }
-            // A split counts once its rows are on their way.
+            // A split is complete once its rows are on their way.
             let enough = self.search.check_stop_condition(&self.stop_condition);
             let message = match enough {
                 Some(why) => match self.receiver.try_recv() {
@@ -262,7 +265,7 @@ impl UnorderedRows {
 
     fn end_run(&mut self, why: StopReason) -> Option<RecordBatch> {
         self.stop_reason.get_or_insert(why);
-        // From here on no thread counts what it looks at.
+        // After `stop_threads` no thread records what it looks at.
         let looked = {
             let shared = Arc::clone(&self.search);
             let mut state = shared.state.lock();
@@ -309,12 +312,13 @@ impl Iterator for UnorderedRows {
 
 impl Drop for UnorderedRows {
     fn drop(&mut self) {
-        // Its threads are not waited for: one of them may never end.
+        // The threads are not joined, because one of them may never end.
         self.stop_threads();
     }
 }
 
-/// Sends something; false where nobody takes it any more. One that has to wait for that lets others compute.
+/// Sends a message; returns false if the receiver is gone. While it waits for room, the thread gives up its
+/// turn.
 fn send_message(
     sender: &SyncSender<RowMessage>,
     message: RowMessage,
@@ -347,7 +351,7 @@ impl RowSearch {
                 hand.end_split();
                 own.state.lock().running_thread_count -= 1;
                 if !own.is_over() {
-                    // Whoever does not take it wants nothing any more.
+                    // An error means that the receiver is gone and wants nothing any more.
                     let _ = sender.send(RowMessage::ThreadDone(ended));
                 }
             });
@@ -366,13 +370,13 @@ impl RowSearch {
         self.is_over() || self.cancel.is_cancelled()
     }
 
-    /// Whether enough was read, and why.
+    /// Returns the reason to stop, if the stop condition holds.
     fn check_stop_condition(&self, until: &StopCondition) -> Option<StopReason> {
         let state = self.state.lock();
         let enough = state.tally.stop_reason(&self.sampling_plan, until);
         enough.or_else(|| {
             let patience = self.stall_timeout?;
-            // An open split that no thread is reading is about to count, or to be given up.
+            // An open split that no thread is reading is about to be complete, or to be given up.
             let is_idle = |(split, worker): (usize, usize)| {
                 let hand = state.reader_threads.get(worker);
                 hand.is_some_and(|hand| {
@@ -385,8 +389,8 @@ impl RowSearch {
         })
     }
 
-    /// Draws the next split for a thread, or returns `None` if none is left or the run is over. Drawing opens the split
-    /// under the same lock, so that a thread that finds none left to draw finds this one open.
+    /// Takes the next split for a thread, or returns `None` if none is left or the run is over. The split is
+    /// opened under the same lock, so that a thread that finds no split left finds this one open.
     fn take_next_split(&self, worker: usize, hand: &ReaderThreadState) -> Option<usize> {
         let mut state = self.state.lock();
         if self.is_over() {
@@ -441,7 +445,8 @@ impl RowSearch {
     ) -> Result<()> {
         let mut clock = ThreadCpuClock::start();
         let map = self.progress.map_counters();
-        // What is found is not looked at again: it begins where what stands before it says.
+        // Rows that were found are not checked again, so the split begins at the offset that the bytes before
+        // it imply.
         let split = &self.scan.splits()[index];
         let source = self.scan.source();
         if let Some(start) = source.guess_start_from_before(split, &self.cancel)? {
@@ -456,7 +461,7 @@ impl RowSearch {
                 return Ok(());
             }
             hand.suspend_stall_check();
-            // A row is waited for until it is taken, or nobody takes any more.
+            // The thread waits until the row is taken or the receiver is gone.
             let has_rows = batch.num_rows() > 0;
             if has_rows && !send_message(sender, RowMessage::Rows(batch, index, so_far), turn) {
                 return Ok(());
@@ -480,13 +485,13 @@ impl RowSearch {
         Ok(())
     }
 
-    /// Notes how far a split has been looked at, where that is what is counted; false once it is over.
+    /// Records the progress within a split, if a search counts it. Returns false once the run is over.
     fn record_partly_read(&self, index: usize, so_far: ReadCounts) -> bool {
         if !self.is_find {
             return true;
         }
         let mut state = self.state.lock();
-        // What is found after it is over is in nobody's account.
+        // Rows found after the end are in no coverage.
         if self.is_over() {
             return false;
         }
@@ -494,13 +499,13 @@ impl RowSearch {
         true
     }
 
-    /// Has a split count.
+    /// Marks a split as complete, so that it counts.
     fn complete_split(&self, index: usize, outcome: Option<SplitOutcome>) -> Result<()> {
         let mut state = self.state.lock();
         if self.is_find && self.is_over() {
             return Ok(());
         }
-        // From here on all of it counts.
+        // From here on all rows of the split count.
         state.partly_read_splits.remove(&index);
         state.tally.complete_split(
             &self.scan,

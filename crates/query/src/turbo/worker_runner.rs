@@ -1,9 +1,9 @@
-//! The same where workers read: drawn splits to them, their tables into one, until enough is read.
+//! The sampled run on workers: sends sampled splits to workers and merges their tables until enough is read.
 //!
-//! A split counts once the task that it is in has come back. When it is over, what workers have at hand is left out,
-//! whoever holds it, and they are told to end it. A split that stalls is handed back by its worker, beside what has come
-//! of the others of its task; it is handed in again behind all others. Where the input cannot be cut, its splits are
-//! read in order, and count as a whole.
+//! A split is complete once its task has returned. At the end, the splits that workers still have are left
+//! out, and the workers cancel them. A worker hands back a split that stalls, beside the results of the
+//! task's other splits. The run submits it again behind all others. If the input cannot be cut, its splits
+//! are read in input order, and each counts as a whole.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::scan::{ReadCounts, Scan};
 use crate::table_runner::WorkerTable;
 use crate::tasks::{SampledScheduler, SampledTaskResult, TaskResult};
 
-/// The splits of a run and what has become of them.
+/// The splits that workers read, and their state.
 struct WorkerSplits {
     scan: Arc<Scan>,
     progress: RunProgress,
@@ -61,7 +61,7 @@ impl WorkerSplits {
         })
     }
 
-    /// Gives workers what they have room for; so many splits are one task at most.
+    /// Submits as many tasks as the workers have room for. A task has at most `splits_max` splits.
     fn submit_tasks(&mut self, until: &StopCondition, splits_max: usize) -> Result<()> {
         while self.scheduler.has_room_for_task() {
             let left = until.ends_at.map(|at| at.saturating_duration_since(Instant::now()));
@@ -76,7 +76,8 @@ impl WorkerSplits {
         Ok(())
     }
 
-    /// Notes what was read and what was not; the groups or rows are left.
+    /// Records which splits a task read and which it did not. Returns its splits, and the result with groups
+    /// or rows.
     fn record_result(&mut self, came: SampledTaskResult) -> Result<(Vec<usize>, TaskResult)> {
         let SampledTaskResult {
             splits,
@@ -103,12 +104,12 @@ impl WorkerSplits {
         Ok((splits, part))
     }
 
-    /// What was read, and what was not.
+    /// Returns the outcome of reading.
     fn read_outcome(&mut self, why: StopReason, until: &StopCondition) -> ReadOutcome {
         let (mut in_flight, mut stalled) = self.scheduler.pending_splits();
         stalled.extend(self.stalled_splits.drain(..));
         let mut given_up = std::mem::take(&mut self.tally.given_up);
-        // Without a deadline and `drop` nothing is given up.
+        // Without a deadline and `drop` no split is given up.
         match until.ends_at.is_some() || until.drop_share.is_some() {
             true => {
                 given_up
@@ -131,10 +132,11 @@ impl WorkerSplits {
     }
 }
 
-/// Fills a table with what workers read until that is enough.
+/// Fills a table from workers' results until the stop condition holds.
 ///
 /// # Errors
-/// The first that reading, unless it may be left out, mapping or merging meets; where no worker can be reached.
+/// The first error of reading, unless the split may be left out, of the map or of a merge. Also if no worker
+/// can be reached.
 pub(super) fn run_on_workers(
     work: &SampledRunContext,
     tasks: SampledScheduler,
@@ -164,29 +166,30 @@ pub(super) fn run_on_workers(
     run.finish_run(why, &until)
 }
 
+/// The state of a run that merges workers' tables.
 struct WorkerTableRun<'a> {
     work: &'a SampledRunContext,
     splits: WorkerSplits,
     merger: Arc<ChunkMerger>,
     decoder: AggregateTable,
-    /// What has come, as long as it is not too large.
+    /// The groups received so far, until they become too large.
     gathered_table: WorkerTable,
-    /// Chunks of splits, where the order matters.
+    /// Chunks by split, for order-sensitive aggregates.
     split_chunks: BTreeMap<usize, Vec<DeferredChunk>>,
     began: Instant,
-    /// What all looks took together, and the last of them.
+    /// Time that all inspections took together, and time of the last one.
     inspections_duration: Duration,
     last_inspection_duration: Duration,
 }
 
 impl WorkerTableRun<'_> {
-    /// Waits until enough is read.
+    /// Waits until the stop condition holds.
     fn wait_for_stop(
         &mut self,
         until: &mut StopCondition,
         look: &mut dyn TableInspector,
     ) -> Result<StopReason> {
-        // Where the order of rows matters each split has chunks of its own.
+        // With order-sensitive aggregates each split has its own chunks.
         let splits_max = if self.work.table_spec.is_order_insensitive() { usize::MAX } else { 1 };
         loop {
             self.work.cancel.check()?;
@@ -241,7 +244,7 @@ impl WorkerTableRun<'_> {
         }
     }
 
-    /// Takes what came of a task.
+    /// Merges the result of a task.
     fn merge_result(&mut self, came: SampledTaskResult) -> Result<()> {
         let mut clock = ThreadCpuClock::start();
         let (splits, mut part) = self.splits.record_result(came)?;
@@ -273,7 +276,7 @@ impl WorkerTableRun<'_> {
         ThreadTableLoad { groups_per_table: self.gathered_table.group_count(), table_count: 1 }
     }
 
-    /// The table as it is; none where some of it has left memory.
+    /// Returns a snapshot of the table, or `None` if a part of it has left memory.
     fn take_snapshot(&mut self, confidence: f64) -> Result<Option<TableSnapshot>> {
         if !self.merger.is_unused() || !self.work.table_spec.is_order_insensitive() {
             return Ok(None);
@@ -287,10 +290,10 @@ impl WorkerTableRun<'_> {
 
     fn finish_run(mut self, why: StopReason, until: &StopCondition) -> Result<SampledTables> {
         let read = self.splits.read_outcome(why, until);
-        // Whoever is at work for this ends.
+        // Dropping the scheduler ends the remaining tasks.
         drop(self.splits);
         if read.is_whole_input() {
-            // The answer is exact, and nobody asks how far off it is.
+            // The answer is exact and needs no intervals.
             self.work.cell_switch.turn_off();
         }
         let mut clock = ThreadCpuClock::start();
@@ -310,28 +313,28 @@ impl WorkerTableRun<'_> {
     }
 }
 
-/// Rows that workers find, in the order in which they come; an iterator of batches.
+/// An iterator over the rows that workers find, in the order in which results arrive.
 pub(crate) struct UnorderedWorkerRows {
     splits: WorkerSplits,
     cancel: CancelFlag,
     stop_request: CancelFlag,
     settings: TurboSettings,
     stop_condition: StopCondition,
-    /// Which of the rows are wanted.
+    /// The limits on the returned rows.
     row_limits: RowLimits,
-    /// The splits of the part at hand, its rows, and which of the splits come once more.
+    /// The splits of the current result, the result, and those of its splits that are read once more.
     current_result: Option<(Vec<usize>, TaskResult, Vec<usize>)>,
-    /// What had been looked at of splits that do not count as a whole.
+    /// Progress within the splits that are not complete.
     open_splits: HashMap<usize, ReadCounts>,
-    /// What was read, once it has ended.
+    /// The outcome of reading, once the run has ended.
     outcome: Option<ReadOutcome>,
 }
 
 impl UnorderedWorkerRows {
-    /// Starts to look for rows. `skip` are left out, then at most `fetch` are given.
+    /// Starts to find rows. The iterator skips `skip` rows and returns at most `fetch`.
     ///
     /// # Errors
-    /// Where more files are left out already than may be.
+    /// Fails if more files are left out already than may be.
     pub(super) fn start_search(
         scan: &Arc<Scan>,
         tasks: SampledScheduler,
@@ -353,7 +356,7 @@ impl UnorderedWorkerRows {
         })
     }
 
-    /// What was read, once it has ended.
+    /// Returns the coverage, once the run has ended.
     pub(crate) fn partial_coverage(&self) -> Option<PartialCoverage> {
         let read = self.outcome.as_ref()?;
         Some(build_partial_coverage(&self.splits.scan, &self.settings, read))
@@ -412,7 +415,7 @@ impl UnorderedWorkerRows {
     }
 
     fn end_run(&mut self, why: StopReason) -> Option<RecordBatch> {
-        // What was looked at of a split that counts by now is counted with it.
+        // The rows of a split that is complete by now are counted with it.
         let open = std::mem::take(&mut self.open_splits).into_iter();
         open.filter(|(split, _)| !self.splits.tally.is_split_complete(*split))
             .for_each(|(_, so_far)| self.splits.scan.add_read_counts(so_far));
