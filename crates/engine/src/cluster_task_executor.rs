@@ -1,4 +1,4 @@
-//! Who does tasks for somebody else: of a query, or of a conversion to a folder.
+//! Execution of a driver's tasks in a worker process: tasks of a query, or of a conversion to a folder.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use tidemill_remote::StorageOptions;
 
 use crate::convert::cluster_conversion;
 
-/// A job as one process does its tasks.
+/// A cluster job whose tasks one worker process executes.
 pub struct ClusterTaskExecutor(ExecutorKind);
 
 enum ExecutorKind {
@@ -17,11 +17,11 @@ enum ExecutorKind {
 }
 
 impl ClusterTaskExecutor {
-    /// Takes a job; what is elsewhere is reached by `storage`, beyond what the environment says. Of the files that come
-    /// with the job, each is on this machine at a path.
+    /// Prepares the execution of a job. `storage` overrides the environment's settings for remote data.
+    /// `files` gives the local path of each file that is shipped with the job.
     ///
     /// # Errors
-    /// Where the job is of another release, or is planned otherwise here.
+    /// Returns an error if the job comes from another release, or if this process plans it differently.
     pub fn new(
         job: &[u8],
         settings: &RunSettings,
@@ -37,12 +37,13 @@ impl ClusterTaskExecutor {
         Ok(ClusterTaskExecutor(ExecutorKind::Query(Box::new(worker))))
     }
 
-    /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
+    /// Executes a task, and returns the message for the driver: the result, or the error.
     pub fn run_task(&self, task: &[u8]) -> Vec<u8> {
         self.run_task_copy(task, 0)
     }
 
-    /// The same, where `copy` others were told to do the same content, and may do it at the same time.
+    /// Executes a task as [`run_task`](Self::run_task) does, as the copy with index `copy`. That many other
+    /// workers were given the same task, and may execute it at the same time.
     pub fn run_task_copy(&self, task: &[u8], copy: usize) -> Vec<u8> {
         match &self.0 {
             ExecutorKind::Query(worker) => worker.run_task(task, copy),

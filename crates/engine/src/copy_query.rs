@@ -1,15 +1,15 @@
-//! `COPY (SELECT …) TO 'file' (options)` as a query and an output: the same run as a query with an output, by another
-//! spelling.
+//! `COPY (SELECT …) TO 'file' (options)` as a query and an output: another spelling of a query run with an
+//! output.
 //!
-//! Options have DuckDB's names where they mean the same here. Every other option is refused, as an option that is
-//! passed over would change the files.
+//! Options have DuckDB's names where they mean the same here. Every other option is refused, because ignoring
+//! an option would change the files.
 
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
 use tidemill_sink::{OutputFormat, SinkSpec};
 use tidemill_sql::copy_statement::{CopyOption, CopyStatement};
 
-/// The options, the synonyms of each behind it.
+/// The option names, each followed by its synonyms.
 const COPY_OPTION_NAMES: [&str; 17] = [
     "FORMAT",
     "HEADER",
@@ -30,20 +30,21 @@ const COPY_OPTION_NAMES: [&str; 17] = [
     "FILE_EXTENSION",
 ];
 
-/// A `COPY … TO` statement: the query whose rows are written, and where they go.
+/// A `COPY … TO` statement: the query whose rows are written, and their destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyQuery {
-    /// The query.
+    /// The query as SQL.
     pub query_sql: String,
-    /// The output.
+    /// The destination of the rows.
     pub sink: SinkSpec,
 }
 
 impl CopyQuery {
-    /// Reads a text that begins with `COPY`; returns None for every other text.
+    /// Parses a text that begins with `COPY`; returns `None` for every other text.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is no `COPY … TO`, and for an option that is unknown or does not go with the others.
+    /// [`Error::Usage`] for an invalid `COPY … TO`, for an unknown option, and for options that exclude each
+    /// other.
     pub fn parse(sql: &str) -> Result<Option<Self>> {
         let Some(CopyStatement { query, target, options }) = CopyStatement::parse(sql)? else {
             return Ok(None);
@@ -53,7 +54,7 @@ impl CopyQuery {
     }
 }
 
-/// The options of a statement, read.
+/// The parsed options of a statement.
 #[derive(Debug, Default)]
 struct CopyOptions {
     format: Option<OutputFormat>,
@@ -66,7 +67,7 @@ struct CopyOptions {
     file_name_pattern: Option<String>,
     file_extension: Option<String>,
     overwrites_files: bool,
-    /// True if `OVERWRITE` asks for it, by which DuckDB empties the folder of a partitioned output.
+    /// True if `OVERWRITE` is set, with which DuckDB empties the folder of a partitioned output.
     empties_folder: bool,
     max_files: Option<usize>,
 }
@@ -123,7 +124,7 @@ impl CopyOptions {
         Ok(read)
     }
 
-    /// The output that they describe.
+    /// Converts the options into an output.
     fn into_sink_spec(self, target: String) -> Result<SinkSpec> {
         let format = self.resolve_format(&target)?;
         let mut sink = SinkSpec::new(target);
@@ -172,13 +173,14 @@ impl CopyOptions {
         Ok(sink)
     }
 
-    /// The format: as said, else as the output's name tells, and CSV on standard output.
+    /// Returns the stated format, or the format that the output's name tells. Standard output defaults to
+    /// CSV.
     fn resolve_format(&self, target: &str) -> Result<OutputFormat> {
         let told = self.format.or_else(|| OutputFormat::from_path(target));
         if let Some(format) = told {
             return Ok(format);
         }
-        // `/dev/stdout` and its like are CSV for the sink, too.
+        // The sink also writes CSV to `/dev/stdout` and similar files.
         if target == "-" || target.starts_with("/dev/") {
             return Ok(OutputFormat::Csv);
         }
@@ -189,7 +191,7 @@ impl CopyOptions {
         ))
     }
 
-    /// The compression in the words of [`Compression`](tidemill_sink::Compression).
+    /// Returns the compression as text that [`Compression`](tidemill_sink::OutputCompression) parses.
     fn compression_text(&self) -> Result<Option<String>> {
         let name = match self.compression.as_deref() {
             Some("uncompressed") => Some("none"),
@@ -206,7 +208,7 @@ impl CopyOptions {
         }
     }
 
-    /// The template of an output with a folder for each value: `out/state={state}/data_0.csv`.
+    /// Returns the path template of an output with a folder for each value: `out/state={state}/data_0.csv`.
     fn partitioned_url(&self, sink: &SinkSpec, format: OutputFormat) -> Result<String> {
         if sink.url == "-" {
             return Err(Error::usage_with_hint(
@@ -253,7 +255,7 @@ fn unknown_option_error(name: &str) -> Error {
     )
 }
 
-/// The one value of an option.
+/// Returns the single value of an option.
 fn single_value(option: &CopyOption) -> Result<&str> {
     match option.values.as_slice() {
         [value] => Ok(value),
@@ -261,7 +263,7 @@ fn single_value(option: &CopyOption) -> Result<&str> {
     }
 }
 
-/// The truth value of an option; an option without a value is true.
+/// Returns the boolean value of an option; an option without a value is true.
 fn boolean_value(option: &CopyOption) -> Result<bool> {
     let word = match option.values.as_slice() {
         [] => return Ok(true),
@@ -284,7 +286,7 @@ fn invalid_value_error(option: &CopyOption, wanted: &str) -> Error {
     Error::usage(format!("the COPY option {name} takes {wanted}, and not {found}"))
 }
 
-/// The format of text with such a character between its fields.
+/// Returns the text format with the given field delimiter.
 fn format_with_delimiter(format: OutputFormat, delimiter: &str) -> Result<OutputFormat> {
     match (format, delimiter) {
         (OutputFormat::Csv, ",") => Ok(OutputFormat::Csv),

@@ -1,4 +1,4 @@
-//! How a query would be run, in words: said here, or by the master that would run it.
+//! Explanations of query plans, made by this process or by the master that would run the query.
 
 use std::sync::Arc;
 
@@ -13,24 +13,25 @@ use tidemill_tables::sections;
 use crate::posted_query::PostedQuery;
 use crate::posted_query::master_client::{MasterClient, MasterMessage};
 
-/// How a query would be run.
+/// The explanation of a query's plan, as text and as JSON.
 #[derive(Debug, Clone)]
 pub struct Explanation {
-    /// For people.
+    /// The explanation in words.
     pub text: String,
-    /// The same as JSON, indented.
+    /// The explanation as indented JSON.
     pub json: String,
-    /// The columns of its result.
+    /// The columns of the query's result.
     result_schema: SchemaRef,
 }
 
 const EXPLANATION_COLUMNS: [&str; 3] = ["text", "json", "schema"];
 
 impl Explanation {
-    /// Plans a query; with a `cluster` also says what it would take there, by a second of running it here.
+    /// Plans and explains a query. With a `cluster`, also forecasts the run on that cluster from about a
+    /// second of running the query here.
     ///
     /// # Errors
-    /// As [`Plan::new`], [`Plan::explain`] and [`Plan::forecast`].
+    /// The errors of [`QueryPlan::new`], [`QueryPlan::explain`] and [`QueryPlan::forecast`].
     pub fn new(
         query: &Query,
         settings: &RunSettings,
@@ -45,10 +46,10 @@ impl Explanation {
         Ok(Explanation { text: explained.to_string(), json, result_schema: schema })
     }
 
-    /// Has a master say it.
+    /// Requests the explanation from a master.
     ///
     /// # Errors
-    /// As [`Explanation::new`], and where the master is not reached.
+    /// The errors of [`Explanation::new`], and an error if the master cannot be reached.
     pub fn request_from_master(
         master: &MasterClient,
         question: PostedQuery,
@@ -64,10 +65,10 @@ impl Explanation {
         told.ok_or_else(|| Error::Internal("the master has explained nothing".into()))
     }
 
-    /// The same with where the result goes.
+    /// Adds the destination of the result to the explanation.
     ///
     /// # Errors
-    /// As [`sink::describe`].
+    /// The errors of [`sink::describe_output`].
     pub fn with_sink(mut self, spec: Option<&SinkSpec>) -> Result<Self> {
         let Some(spec) = spec else { return Ok(self) };
         let description = sink::describe_output(spec, &self.result_schema)?;
@@ -79,7 +80,7 @@ impl Explanation {
         Ok(self)
     }
 
-    /// As a row, which a master gives.
+    /// Returns the explanation as one row, which a master sends to its client.
     pub(crate) fn to_row(&self) -> Result<RecordBatch> {
         let nothing = RecordBatch::new_empty(Arc::clone(&self.result_schema));
         let schema = sections::encode_batch(&nothing)?;

@@ -1,7 +1,7 @@
-//! The reference of SQL's functions, `docs/reference/functions.md`, from what a session knows.
+//! Generates `docs/reference/functions.md`, the reference of SQL functions, from a session's registry.
 //!
-//! Descriptions are the functions' own; which aggregates merge is found out by planning calls
-//! of each. The page is compared with what there is now, so it cannot be out of date.
+//! Descriptions come from the functions themselves. Planning calls of each aggregate shows whether it is
+//! mergeable. The test compares the page with the current functions, so the page cannot be out of date.
 //! `TIDEMILL_GOLDEN=write` writes it.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use tidemill_query::{Query, QueryPlan};
 use tidemill_tables::aggregate_functions::TidemillAggregate;
 use tidemill_tables::sessions;
 
-/// What DataFusion 55 says of these is another function's, or not so here.
+/// Descriptions that replace DataFusion 55's, which belong to another function or do not apply here.
 const DESCRIPTION_OVERRIDES: [(&str, &str); 7] = [
     ("any_value", "Returns the first value of the input that is not null."),
     (
@@ -35,13 +35,13 @@ const DESCRIPTION_OVERRIDES: [(&str, &str); 7] = [
     ("covar_pop", "Returns the population covariance of a set of number pairs."),
 ];
 
-/// These ask a reader of DataFusion's own.
+/// Functions that need DataFusion's own file reader.
 const OMITTED_FUNCTIONS: [&str; 2] = ["file_row_index", "input_file_name"];
 
-/// What the names of functions begin with as which the planner writes other syntax.
+/// Name prefix of functions that the planner inserts for other syntax.
 const INTERNAL_NAME_PREFIX: &str = "tidemill_";
 
-/// What is said of a function in a line.
+/// The line of a function on the page.
 struct FunctionEntry {
     call_syntax: Vec<String>,
     aliases: Vec<String>,
@@ -105,7 +105,7 @@ fn aggregate_is_mergeable_if_a_call_runs_as_a_partial_table() {
     }
 }
 
-/// Aggregates that are lists of the first rows by an order (`tidemill_sql::dialects::calls`).
+/// Aggregates that return lists of the first rows by an order (`tidemill_sql::dialects::function_calls`).
 const FIRST_ROWS_AGGREGATES: [(&str, &str, &str); 3] = [
     (
         "maximum`, `minimum",
@@ -214,7 +214,7 @@ fn render_page(context: &SessionContext) -> String {
 
 type RegisteredFunctionDocs<'a> = (&'a str, &'a [String], Option<&'a Documentation>);
 
-/// By name, each once: a registry has a function under its aliases too.
+/// Collects functions by name, each once: a registry also lists a function under its aliases.
 fn collect_entries<'a>(
     functions: impl Iterator<Item = RegisteredFunctionDocs<'a>>,
 ) -> BTreeMap<String, FunctionEntry> {
@@ -291,7 +291,7 @@ fn first_sentence(text: &str) -> String {
     }
 }
 
-/// Calls of an aggregate function that may be ones, over `x` (a number) and `s` (a text).
+/// Returns candidate calls of an aggregate function, over `x` (a number) and `s` (a text).
 fn candidate_calls(name: &str) -> Vec<String> {
     [
         "(x)",
@@ -308,7 +308,7 @@ fn candidate_calls(name: &str) -> Vec<String> {
     .to_vec()
 }
 
-/// Whether one of the calls is planned as a partial table.
+/// Returns true if one of the calls is planned as a partial table.
 fn is_any_mergeable(calls: &[String]) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.csv");

@@ -1,12 +1,12 @@
-//! Sets of 64-bit ids in files, of any size: union, intersection, difference.
+//! Operations on sets of 64-bit ids in files of any size: union, intersection, difference.
 //!
 //! ```text
-//!   text, raw ids ──────────────────────┐  sorted, in memory or beyond it,
+//!   text, raw ids ──────────────────────┐  sorted, in memory or with spilling,
 //!   a column of a Parquet file, CSV … ──┴─► unless they are in order ──► merged ──► text, raw ids, a table
 //! ```
 //!
-//! Each input is read once, but for files of text and raw ids, which are read once before to see whether they are in
-//! order. Each input that is not is written and read once more where it does not fit into its part of the memory.
+//! Each input is read once, except for files of text and raw ids, which are first read once to check whether
+//! they are in order. An unsorted input that exceeds its part of the memory is written and read once more.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -33,13 +33,13 @@ use tidemill_source::{
 pub use tidemill_sort::id_sets::{IdSetCounts, SetOperation};
 pub use tidemill_sql::convert_sort_error;
 
-/// The least that an input which has to be sorted is given.
+/// Minimum memory for sorting an input.
 const SORT_MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-/// The column of ids in a table that is written.
+/// Name of the id column in an output table.
 const ID_COLUMN_NAME: &str = "id";
 
-/// The names of operations.
+/// Names of the operations.
 pub const OPERATION_NAMES: [(&str, SetOperation); 5] = [
     ("union", SetOperation::Union),
     ("intersect", SetOperation::Intersect),
@@ -48,22 +48,22 @@ pub const OPERATION_NAMES: [(&str, SetOperation); 5] = [
     ("count", SetOperation::Count),
 ];
 
-/// How ids are stored.
+/// The storage format of a set of ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdSetFormat {
-    /// A decimal number a line.
+    /// One decimal number on each line.
     Text,
-    /// Eight bytes each, little-endian.
+    /// Eight bytes for each id, little-endian.
     Raw,
-    /// A column of a table in a format that queries read.
+    /// A column of a table, in a format that queries can read.
     Table,
 }
 
 impl IdSetFormat {
-    /// That of a name: `text`, `raw`, `table`.
+    /// Returns the format with a name: `text`, `raw`, `table`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for another one.
+    /// [`Error::Usage`] for any other name.
     pub fn from_name(name: &str) -> Result<IdSetFormat> {
         match name {
             "text" => Ok(IdSetFormat::Text),
@@ -77,8 +77,8 @@ impl IdSetFormat {
         }
     }
 
-    /// That of a file by its name: `.raw`, `.bin` and `.u64` are raw, what queries read by its suffix is a table, all
-    /// else is text. A suffix of compression behind it is set aside.
+    /// Infers the format from a file name: `.raw`, `.bin` and `.u64` are raw, a suffix that queries can read
+    /// is a table, and everything else is text. A suffix of compression behind it is ignored.
     fn from_path(path: &str) -> IdSetFormat {
         let (stem, _) = Compression::strip_suffix(path);
         let suffix = stem.rsplit_once('.').map_or("", |(_, suffix)| suffix).to_ascii_lowercase();
@@ -90,35 +90,38 @@ impl IdSetFormat {
     }
 }
 
-/// What is asked.
+/// A request to combine sets of ids.
 #[derive(Debug, Clone)]
 pub struct IdSetRequest {
-    /// Which ids are wanted.
+    /// The set operation.
     pub operation: SetOperation,
-    /// Files, each a set; `-` is standard input. Tables may be patterns and URLs, each of them one set.
+    /// Input files, each of them one set; `-` is standard input. A table may be a pattern or a URL and is one
+    /// set.
     pub inputs: Vec<String>,
-    /// How all of them are stored. Default: as the name of each says.
+    /// Format of all inputs. Default: inferred from the name of each.
     pub input_format: Option<IdSetFormat>,
-    /// The column of tables. Default: the only one that they have.
+    /// The id column of tables. Default: their only column.
     pub id_column: Option<String>,
-    /// Ids are numbers in two's complement, and negative ones come first. Default: no.
+    /// True if ids are numbers in two's complement, which sort negative ids first. Default: false.
     pub signed_ids: bool,
-    /// All inputs are in order, which is checked: nothing is sorted, nothing is read twice. Default: no.
+    /// True if all inputs are in order. The run checks this, sorts nothing and reads nothing twice. Default:
+    /// false.
     pub inputs_are_sorted: bool,
-    /// The file to write. Default: ids go to the writer that is given.
+    /// The output file. Default: ids go to the writer passed to [`combine_id_sets`].
     pub output: Option<String>,
-    /// How ids are written: `text`, `raw`, or a table's format. Default: as the output's name says; text.
+    /// Output format: `text`, `raw`, or a table's format. Default: inferred from the output's name, else
+    /// text.
     pub output_format: Option<String>,
-    /// Whether an existing output may be replaced.
+    /// True if the run may replace an existing output.
     pub overwrite: bool,
-    /// How stores are reached, beyond what the environment says.
+    /// Options for object stores, in addition to the environment's.
     pub storage_options: StorageOptions,
 }
 
-/// The operation of a name.
+/// Returns the operation with a name.
 ///
 /// # Errors
-/// [`Error::Usage`] for another one.
+/// [`Error::Usage`] for an unknown name.
 pub fn parse_operation(name: &str) -> Result<SetOperation> {
     let found = OPERATION_NAMES.iter().find(|(known, _)| *known == name).map(|(_, of)| *of);
     found.ok_or_else(|| {
@@ -133,12 +136,12 @@ pub fn parse_operation(name: &str) -> Result<SetOperation> {
     })
 }
 
-/// Combines the sets. Ids are written to the output in order, or else to `out`; nothing for
-/// [`Operation::Count`]. A file appears whole or not at all.
+/// Combines the sets. Writes ids in order to the output file, or else to `out`; writes none for
+/// [`SetOperation::Count`]. A file appears whole or not at all.
 ///
 /// # Errors
-/// [`Error::Usage`] for inputs and options that make no sense, [`Error::Bytes`] for what is no id, and what reading,
-/// sorting and writing meet.
+/// [`Error::Usage`] for invalid combinations of inputs and options, [`Error::InvalidBytes`] for values that
+/// are not ids, and errors of reading, sorting and writing.
 pub fn combine_id_sets(
     request: &IdSetRequest,
     settings: &RunSettings,
@@ -172,7 +175,7 @@ fn run_operation(
             "a suffix tells a table, .csv or .parquet; --input-format table says so of all",
         ));
     }
-    // What is read ahead of the sort has the rest.
+    // Prefetching for the sort uses the rest.
     let memory_bytes = (settings.memory_bytes / 4 * 3).max(SORT_MEMORY_BYTES_MIN);
     let mut options = id_sets::IdSetOptions::default();
     options.memory_bytes = memory_bytes;
@@ -192,7 +195,8 @@ fn run_operation(
                 is_told = true;
                 inputs.push(input);
             }
-            // Nothing tells its columns; beside others it is a set all the same.
+            // An empty table without a header has no known columns. Beside other inputs it counts as an empty
+            // set.
             Err(error) if is_empty_text_table(name, request, settings) => {
                 untold.get_or_insert(error);
                 inputs.push(IdSetInput::from_batches(name, |_| Ok(())));
@@ -217,17 +221,18 @@ fn run_operation(
     Ok(counts)
 }
 
-/// Says how many bytes will be read: of files that may have to be sorted, those of the look at their order, too.
+/// Sets the total of the progress. Files that may have to be sorted count twice, because checking their order
+/// reads them.
 fn set_progress_total(request: &IdSetRequest, settings: &RunSettings) {
     let mut bytes = 0;
     for name in &request.inputs {
         let format = match resolve_input_format(name, request) {
-            // Their own reading says so.
+            // The query that reads the table adds its own bytes.
             IdSetFormat::Table => continue,
             IdSetFormat::Text => IdFormat::Text,
             IdSetFormat::Raw => IdFormat::Raw,
         };
-        // How many there are once they are decompressed nobody knows.
+        // The decompressed size is unknown.
         if !matches!(file_compression(Path::new(name), format), Ok(Compression::None)) {
             return;
         }
@@ -242,7 +247,7 @@ fn set_progress_total(request: &IdSetRequest, settings: &RunSettings) {
     }
 }
 
-/// An error of a combination as the others are told.
+/// Converts an error of the set operation into the engine's error.
 fn error_from_ids(error: id_sets::IdSetError) -> Error {
     match error {
         id_sets::IdSetError::Io { action, name, source } => match source.downcast::<Error>() {
@@ -258,7 +263,7 @@ fn error_from_ids(error: id_sets::IdSetError) -> Error {
     }
 }
 
-/// A message, and the hint behind it.
+/// Splits an error's text into its message and its hint.
 fn split_hint(error: &dyn std::error::Error) -> (String, Option<String>) {
     let text = error.to_string();
     match text.split_once("\nhint: ") {
@@ -267,7 +272,7 @@ fn split_hint(error: &dyn std::error::Error) -> (String, Option<String>) {
     }
 }
 
-/// How an input is stored.
+/// Returns the format of an input: the requested one, or the one inferred from its name.
 fn resolve_input_format(name: &str, request: &IdSetRequest) -> IdSetFormat {
     request.input_format.unwrap_or_else(|| match name {
         "-" => IdSetFormat::Text,
@@ -328,7 +333,7 @@ fn open_input(
     IdSetInput::from_file(path, format, options).map_err(error_from_ids)
 }
 
-/// How the bytes of a file are compressed. Any eight bytes are an id: raw ones are told by their name alone.
+/// Detects the compression of a file. Only the name tells it for raw ids, because any eight bytes are an id.
 fn file_compression(path: &Path, format: IdFormat) -> Result<Compression> {
     let (_, named) = Compression::strip_suffix(&path.to_string_lossy());
     if format == IdFormat::Raw || !path.is_file() {
@@ -341,11 +346,11 @@ fn file_compression(path: &Path, format: IdFormat) -> Result<Compression> {
     Ok(detect_compression(named, &head))
 }
 
-/// A text that is read once, decompressed if its first bytes say that it is compressed.
+/// A reader of text that is read once. It decompresses the text if the first bytes show a compression.
 enum LazyDecompressingReader<R> {
     Unread(R),
     Started(Box<dyn Read + Send>),
-    /// Its first bytes could not be read.
+    /// The first bytes could not be read.
     Failed,
 }
 
@@ -372,7 +377,8 @@ impl<R: Read + Send + 'static> Read for LazyDecompressingReader<R> {
     }
 }
 
-/// What tells how a file is stored: of a web URL its path, without a query behind it.
+/// Returns the part of a name that tells the format: the path of a web URL without its query, or the name
+/// itself.
 fn path_without_query(name: &str) -> Cow<'_, str> {
     match name.split_once("://") {
         Some(("http" | "https", _)) => decoded_web_path(name).into(),
@@ -380,7 +386,7 @@ fn path_without_query(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The source of a table.
+/// Returns the source of a table.
 fn table_source(name: &str, request: &IdSetRequest) -> SourceSpec {
     SourceSpec {
         url: name.to_owned(),
@@ -389,7 +395,7 @@ fn table_source(name: &str, request: &IdSetRequest) -> SourceSpec {
     }
 }
 
-/// The ids of a column.
+/// Opens a column of a table as an input of ids.
 fn open_table_column(
     name: &str,
     request: &IdSetRequest,
@@ -399,7 +405,7 @@ fn open_table_column(
     let query = Query::select_columns(table_source(name, request), column.as_deref(), None)?;
     let mut settings = settings.clone();
     let tables = request.inputs.len() as u64;
-    // Those that are merged as they are are read at the same time.
+    // Sorted tables are merged directly, and all of them are read at the same time.
     settings.memory_bytes /= if request.inputs_are_sorted { 4 * tables } else { 4 };
     let mut plan = QueryPlan::new(&query, &settings).map_err(|error| match &request.id_column {
         Some(column) => unknown_column_error(name, column, request, &settings).unwrap_or(error),
@@ -415,13 +421,13 @@ fn open_table_column(
         ));
     };
     let data_type = field.data_type();
-    // Of the two plans one is run.
+    // Only one of the two plans runs, so the second must not add its bytes to the progress.
     let bytes = settings.progress.bytes_total();
     let as_ids = plan_with_id_type(name, field, request, &settings);
     settings.progress.set_bytes_total(bytes);
     let mut refusal = None;
     if !data_type.is_integer() && data_type != &DataType::Null {
-        // Where there is no value nothing tells a type: a column of a CSV file without rows is text.
+        // A column without values has no type of its own: in a CSV file without rows it is text.
         if as_ids.is_none() && is_text_type(data_type) && !has_non_null_value(plan)? {
             return Ok(IdSetInput::from_batches(name, |_| Ok(())));
         }
@@ -436,7 +442,8 @@ fn open_table_column(
                 false => "hash(x) makes numbers of texts and all other values in a query",
             },
         );
-        // What is told as DOUBLE or TEXT may be whole numbers of which some are out of range, or have zeros before them.
+        // A column inferred as DOUBLE or TEXT may hold whole numbers that are out of range or have leading
+        // zeros.
         let Some(as_ids) = as_ids else { return Err(no_ids) };
         refusal = Some(no_ids);
         plan = as_ids;
@@ -444,7 +451,7 @@ fn open_table_column(
         plan = as_ids;
     }
     let (shown, column, signed) = (name.to_owned(), field.name().clone(), request.signed_ids);
-    // It is read when its turn comes.
+    // The query starts when the merge first asks for its ids.
     let mut plan = Some(plan);
     let mut results = None;
     Ok(IdSetInput::from_batches(name, move |ids| {
@@ -466,13 +473,14 @@ fn open_table_column(
     }))
 }
 
-/// The type of ids.
+/// Returns the type of ids.
 fn id_type(request: &IdSetRequest) -> DataType {
     if request.signed_ids { DataType::Int64 } else { DataType::UInt64 }
 }
 
-/// The plan that reads a column as ids where its type is told from its first values, which may not be the greatest.
-/// None where the column has a type of its own, or one that whole numbers are not taken for.
+/// Plans to read a column with the type of ids. This helps if its type is inferred from its first values,
+/// which may not include the greatest. Returns `None` if the column has a declared type, or a type that is
+/// not taken for whole numbers.
 fn plan_with_id_type(
     name: &str,
     field: &Field,
@@ -486,7 +494,7 @@ fn plan_with_id_type(
     let is_field = request.id_column.as_ref().is_some_and(|column| column.contains('.'));
     let is_typed =
         SourceFormat::from_path(&path_without_query(name)).is_some_and(SourceFormat::is_typed);
-    // What can be read once has been by the first plan.
+    // The first plan has consumed an input that can be read only once.
     let is_stream = name == "-"
         || std::fs::metadata(name).is_ok_and(|found| !found.is_file() && !found.is_dir());
     if !is_number || is_field || is_typed || is_stream {
@@ -495,11 +503,11 @@ fn plan_with_id_type(
     let ids = Schema::new(vec![Field::new(field.name(), id_type(request), true)]);
     let spec = SourceSpec { declared_schema: Some(Arc::new(ids)), ..table_source(name, request) };
     let column = request.id_column.clone().map(|column| vec![column]);
-    // A folder's files tell only when they are opened that they have types of their own: those refuse another one.
+    // The files of a folder show only when opened that they have declared types, and refuse another one.
     QueryPlan::new(&Query::select_columns(spec, column.as_deref(), None).ok()?, settings).ok()
 }
 
-/// The value that a record was refused for.
+/// Returns the value for which a record was rejected.
 fn rejected_value(record: &BadRecord) -> Option<&str> {
     record.reason.strip_prefix("expected a ")?.split_once(", found `")?.1.strip_suffix('`')
 }
@@ -509,7 +517,7 @@ fn is_whole_number(value: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a run ended at a whole number that is too small or too great, or at something else than a value.
+/// Returns true if a run failed at a whole number that is out of range, or for a reason other than a value.
 fn is_out_of_range_error(error: &Error, signed: bool) -> bool {
     let is_out = |value: &str| {
         let is_id =
@@ -524,7 +532,7 @@ fn is_out_of_range_error(error: &Error, signed: bool) -> bool {
     }
 }
 
-/// What ids may be, and what to do about `value`, which is none.
+/// Returns a hint that states the valid ids and what to do about `value`, which is not one.
 fn id_range_hint(value: &str, signed: bool) -> String {
     let is_negative = value.starts_with('-');
     match (is_whole_number(value), signed) {
@@ -541,7 +549,7 @@ fn id_range_hint(value: &str, signed: bool) -> String {
     }
 }
 
-/// An error without the options of other verbs.
+/// Replaces hints that name options of other commands.
 fn replace_foreign_hints(error: Error, request: &IdSetRequest) -> Error {
     const OWN_OPTIONS: [&str; 11] = [
         "--output",
@@ -561,7 +569,7 @@ fn replace_foreign_hints(error: Error, request: &IdSetRequest) -> Error {
     let is_others = |hint: &str| {
         let is_part = |sign: char| sign.is_ascii_alphanumeric() || sign == '-';
         let mut words = hint.split(|sign| !is_part(sign));
-        // A command that is spelled out has options of its own.
+        // A hint with a complete command may have the options of that command.
         !hint.contains("tidemill ")
             && words.any(|word| {
                 word.starts_with("--") && word.len() > 2 && !OWN_OPTIONS.contains(&word)
@@ -598,7 +606,7 @@ fn is_text_type(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Whether the only column of a query has any value but null.
+/// Returns true if the only column of a query has a value that is not null.
 fn has_non_null_value(plan: QueryPlan) -> Result<bool> {
     for batch in plan.run()? {
         let batch = batch?;
@@ -609,7 +617,7 @@ fn has_non_null_value(plan: QueryPlan) -> Result<bool> {
     Ok(false)
 }
 
-/// What to say of a column that a table does not have; nothing where something else is wrong.
+/// Returns the error for a column that a table does not have, or `None` if something else is wrong.
 fn unknown_column_error(
     name: &str,
     column: &str,
@@ -626,7 +634,7 @@ fn unknown_column_error(
     .ok()?;
     let names: Vec<&str> =
         plan.schema().fields().iter().map(|field| field.name().as_str()).collect();
-    // Of `a.b`, a field of a record, the record has to be there.
+    // `a.b` is a field of the record `a`, so `a` has to exist.
     let outer = column.split('.').next().unwrap_or(column);
     if names.contains(&column) || names.contains(&outer) {
         return None;
@@ -640,7 +648,7 @@ fn unknown_column_error(
     ))
 }
 
-/// Whether an input is a table of text without a record or a header, so that nothing tells its columns.
+/// Returns true if an input is a text table without records and header, whose columns are therefore unknown.
 fn is_empty_text_table(name: &str, request: &IdSetRequest, settings: &RunSettings) -> bool {
     if name == "-" || resolve_input_format(name, request) != IdSetFormat::Table {
         return false;
@@ -653,7 +661,7 @@ fn is_empty_text_table(name: &str, request: &IdSetRequest, settings: &RunSetting
         Ok(rows)
     };
     let untold = table_source(name, request);
-    // It has no columns of its own, and no rows once it is given one.
+    // Such a table has no columns of its own, and no rows when it is read with a given column.
     let field = Field::new(ID_COLUMN_NAME, DataType::Int64, true);
     let told =
         SourceSpec { declared_schema: Some(Arc::new(Schema::new(vec![field]))), ..untold.clone() };
@@ -663,7 +671,7 @@ fn is_empty_text_table(name: &str, request: &IdSetRequest, settings: &RunSetting
     !has_columns && rows_of(told).is_ok_and(|rows| rows == 0)
 }
 
-/// The ids of a column, without its nulls.
+/// Appends the ids of a column, without its nulls.
 fn append_ids(
     values: &ArrayRef,
     signed: bool,
@@ -702,9 +710,9 @@ fn append_ids(
     Ok(())
 }
 
-/// Where ids go.
+/// The destination of ids.
 enum IdOutput {
-    /// To the writer that is given.
+    /// The writer passed by the caller.
     Writer(IdFormat),
     File(IdFormat, Box<CompressedStagedFile>, String),
     Table(Box<Sink>),

@@ -7,15 +7,15 @@
 //!                  └─ DataFusion, as it is ────────────────────────┘
 //! ```
 //!
-//! [`query::Plan`] is the way in: SQL over files, planned, explained and run. What comes out
-//! is an iterator of Arrow record batches with a [`Coverage`].
+//! [`query::QueryPlan`] is the entry point: it plans, explains and runs SQL over files. Its result is an
+//! iterator of Arrow record batches with a [`Coverage`].
 
 pub mod convert;
 mod copy_query;
 pub mod explanation;
 mod uniform_result_schema;
 pub mod hashing {
-    //! What a value's hash is in a sketch, whether SQL or a program adds it.
+    //! Hashes of values in sketches. SQL and programs that add the same value get the same hash.
     pub use tidemill_tables::is_hashable;
     pub use tidemill_tables::value_encoding::{hash_decimal_text, hash_nanoseconds, hash_values};
 }

@@ -1,8 +1,8 @@
-//! What stays on a cluster: a master that is started, and ended, by way of a Python that has Ray.
+//! Starts and stops a master on a cluster, through a Python that has Ray.
 //!
-//! `python -m tidemill.ray up` takes what is asked as JSON on its standard input, and writes what came of it as JSON on its
-//! standard output. The master creates the tokens. They pass through neither stream: that process writes them to the
-//! state folder.
+//! `python -m tidemill.ray up` reads the request as JSON from its standard input, and writes the answer as
+//! JSON to its standard output. The master creates the tokens. They pass through neither stream: that process
+//! writes them to the state folder.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -17,21 +17,22 @@ use tidemill_base::error::{Error, Result};
 
 use crate::ray_workers::{RayClusterOptions, cluster_error, find_python};
 
-/// How often it is looked whether it is to stop.
+/// Poll interval for the answer and for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How a master is started.
+/// The options for starting a master.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct MasterOptions {
     /// The address and port to listen at. Default: 127.0.0.1 and a free port.
     pub listen: Option<String>,
-    /// So many workers at most. Default: one for each four cores.
+    /// Maximum number of workers. Default: one for each four cores.
     pub workers: Option<usize>,
-    /// What each worker may take, in bytes. Default: half of its machine's, by its share of the cores.
+    /// Memory budget of each worker, in bytes. Default: half of the machine's memory, divided by the worker's
+    /// share of the cores.
     pub memory: Option<u64>,
-    /// The certificate, with those that vouch for it, and its key, as PEM. None where it listens to this machine alone.
+    /// PEM file with the certificate and its chain. `None` if the master listens on this machine only.
     pub certificate: Option<PathBuf>,
-    /// The key.
+    /// PEM file with the certificate's private key.
     pub key: Option<PathBuf>,
     /// File that receives the query token, in addition to the state folder.
     pub token_file: Option<PathBuf>,
@@ -39,29 +40,30 @@ pub struct MasterOptions {
     pub admin_token_file: Option<PathBuf>,
     /// Maximum number of jobs of one client address. Default: 32.
     pub max_jobs_per_peer: Option<usize>,
-    /// Whether those who ask may name programs, which run as whoever started the cluster.
+    /// True if clients may name programs, which run as the user who started the cluster.
     pub allow_programs: bool,
-    /// Folders of the machines whose files may be read by those who ask.
+    /// Folders on the machines from which clients may read files.
     pub allow_paths: Vec<PathBuf>,
 }
 
-/// What was started.
+/// A master that was started.
 #[derive(Debug, Clone, Deserialize)]
 pub struct StartedMaster {
-    /// Where it listens.
+    /// Address on which the master listens.
     pub address: String,
-    /// Machines, workers and threads.
+    /// Number of machines.
     pub machines: usize,
-    /// Processes.
+    /// Number of worker processes.
     pub workers: usize,
-    /// Threads of all of them.
+    /// Number of threads of all workers.
     pub threads: usize,
 }
 
-/// Starts a master and its workers, which stay when this process ends.
+/// Starts a master and its workers, which outlive this process.
 ///
 /// # Errors
-/// [`Error::Usage`] where there is no Python or no cluster, or one has a master already; what the cluster says.
+/// [`Error::Usage`] if there is no Python or no cluster, or if the cluster has a master already; errors of
+/// the cluster.
 pub fn start_master(
     on: &RayClusterOptions,
     up: &MasterOptions,
@@ -73,10 +75,11 @@ pub fn start_master(
     serde_json::from_value(told).map_err(invalid_answer_error)
 }
 
-/// Ends the master of a cluster and its workers, whether it answers or not; whether there was one.
+/// Stops the master of a cluster and its workers, even if the master does not answer. Returns true if there
+/// was one.
 ///
 /// # Errors
-/// As [`up`].
+/// The errors of [`start_master`].
 pub fn stop_master(on: &RayClusterOptions, cancel: &CancelFlag) -> Result<bool> {
     let told = run_cluster_command(on, "down", &serde_json::json!({ "on": on.address }), cancel)?;
     Ok(told["was_there"].as_bool().unwrap_or(false))
@@ -89,7 +92,7 @@ fn invalid_answer_error(error: serde_json::Error) -> Error {
     )
 }
 
-/// Has a Python do something on a cluster.
+/// Runs a command of `tidemill.ray` on a cluster, and returns its answer.
 fn run_cluster_command(
     on: &RayClusterOptions,
     verb: &str,
@@ -110,7 +113,7 @@ fn run_cluster_command(
             "--python names a Python that has Ray: pip install 'tidemill[ray]'",
         )
     })?;
-    // Dropped, so that it knows that this is all.
+    // Dropping the pipe tells the process that the input is complete.
     if let Some(mut stdin) = child.stdin.take() {
         let _ = stdin.write_all(asked.to_string().as_bytes());
     }
@@ -135,7 +138,7 @@ fn run_cluster_command(
     }
     drop(send);
     let (mut answer, mut words) = (None, Vec::new());
-    // What it has started may keep its pipe for words open; the answer's is its own.
+    // Processes that Python started may keep its standard error open. Standard output is Python's own.
     while answer.is_none() {
         if let Err(interrupted) = cancel.check() {
             let _ = child.kill();

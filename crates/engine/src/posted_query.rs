@@ -1,18 +1,19 @@
-//! A query that a master on a cluster runs, asked for over HTTP (`docs/formats/posted.md`).
+//! Posted queries: queries that a client sends over HTTP to a master on a cluster (`docs/formats/posted.md`).
 //!
 //! ```text
-//!   whoever asks                               the master
-//!     question: SQL, sources, options  ──────►  judged · planned · run by its workers
-//!     progress · rows · sink · job log ◄──────  frames: schema, rows, progress, warnings, the end or an error
+//!   client                                     master
+//!     posted query: SQL, sources, options ────►  validated · planned · run by its workers
+//!     progress · rows · sink · job log ◄───────  frames: schema, rows, progress, warnings, end or error
 //! ```
 //!
-//! Who asks needs neither Python nor Ray. To it the run is as any other ([`Running::posted`](crate::running::Running::posted)): its
-//! rows are written by the same code, and its errors have the same kinds. What is asked is judged by the master
-//! ([`answering`]), which trusts nothing of it: no programs, no files of its machines and no settings that lead to its own
-//! credentials, unless whoever started it said so.
+//! A client needs neither Python nor Ray. For the client, the run is like any other
+//! ([`RunHandle::start_posted_query`](crate::run_handle::RunHandle::start_posted_query)): the same code
+//! writes its rows, and its errors have the same classes. The master validates the query
+//! ([`query_execution`]) and trusts none of it. It accepts no programs, no files of its machines and no
+//! settings that lead to its own credentials, unless the user who started it allowed them.
 //!
-//! - [`asking`]: where is a master, who may ask it, and what comes back?
-//! - [`answering`]: what may be asked, and how is it answered?
+//! - [`master_client`]: the client's side: the master's address, tokens, requests, and decoding of frames.
+//! - [`query_execution`]: the master's side: validation, execution, and encoding of frames.
 //! - `client_id`: the secret by which a master recognises a client's own jobs.
 
 mod client_id;
@@ -37,21 +38,21 @@ use tidemill_query::{NamedSource, Query, SerializedError, TurboSettings};
 use tidemill_source::posted_source::PostedSource;
 use tidemill_tables::sections;
 
-/// The version of questions and frames.
+/// Format version of posted queries and frames.
 const POSTED_QUERY_FORMAT_VERSION: u32 = 1;
-/// A question has so many bytes at most.
+/// Maximum size of an encoded posted query.
 pub const POSTED_QUERY_BYTES_MAX: usize = 1 << 20;
-/// How any number of malformed records is written.
+/// Spelling of an unlimited number of malformed records.
 const UNLIMITED_BAD_RECORDS: &str = "any";
 
-/// A question on its way to a master. It may hold secrets.
+/// A query in the form in which a client posts it to a master. It may contain secrets.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PostedQuery {
     format: u32,
     /// `query`, `run` or `convert`.
     verb: String,
-    /// What those who look at the master's jobs see: the statement as it was written.
+    /// The statement as written, for listings of the master's jobs.
     #[serde(default)]
     shown: String,
     sql: String,
@@ -73,32 +74,32 @@ pub struct PostedQuery {
     max_bad: String,
     #[serde(default = "default_priority")]
     priority: String,
-    /// The options of an answer that may rest on a part of the input, as a job file has them; what is left of a deadline.
+    /// Turbo options as in a job file. A deadline is the time that remains.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     turbo: BTreeMap<String, String>,
-    /// What is to come of it.
+    /// The kind of result.
     #[serde(default, skip_serializing_if = "PostedResultKind::is_rows")]
     gives: PostedResultKind,
-    /// Whether whoever asks is shown the answer as it stands.
+    /// True if the client wants interim results.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     watched: bool,
-    /// The options that the texts are of.
+    /// The turbo settings from which `turbo` is encoded.
     #[serde(skip)]
     own_turbo: Option<TurboSettings>,
 }
 
-/// What comes of a question.
+/// The kind of result of a posted query.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum PostedResultKind {
     /// The rows of its result.
     #[default]
     Rows,
-    /// A row that says how it would be run.
+    /// One row that explains the plan.
     Explanation,
-    /// A partial table: rows of one column, whose values are the file's bytes one after the other.
+    /// A partial table: rows of one column, whose values are consecutive pieces of the file.
     Partial {
-        /// The run that asks.
+        /// The id of the client's run.
         run: String,
     },
 }
@@ -118,10 +119,10 @@ fn default_priority() -> String {
 }
 
 impl PostedQuery {
-    /// A query for a master. `shown` is what those who look at its jobs see of it.
+    /// Creates a posted query. `shown` is the statement for listings of the master's jobs.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what a master does not do.
+    /// [`Error::Usage`] for a feature that a master does not support.
     pub fn new(
         verb: &str,
         shown: &str,
@@ -161,23 +162,23 @@ impl PostedQuery {
         })
     }
 
-    /// The same for somebody who is shown the answer as it stands, where that can be.
+    /// Sets whether the master sends interim results, if the query can have them.
     #[must_use]
     pub fn with_interim_results(self, watched: bool) -> PostedQuery {
         PostedQuery { watched, ..self }
     }
 
-    /// The same question, of how it would be run.
+    /// Requests the explanation of the plan instead of the result.
     pub(crate) fn for_explanation(self) -> PostedQuery {
         PostedQuery { gives: PostedResultKind::Explanation, ..self }
     }
 
-    /// The same question, of its groups as a partial table; `run` is what the run is called that asks.
+    /// Requests the groups as a partial table instead of the result. `run` is the client's run id.
     pub(crate) fn for_partial_table(self, run: &RunId) -> PostedQuery {
         PostedQuery { gives: PostedResultKind::Partial { run: run.to_string() }, ..self }
     }
 
-    /// When the answer is to be there.
+    /// Returns the time at which the answer is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.own_turbo.as_ref().and_then(TurboSettings::ends_at)
     }
@@ -196,7 +197,7 @@ impl PostedQuery {
     }
 }
 
-/// That a master does not do something.
+/// Returns the error for a feature that a master does not support.
 fn unsupported_by_master_error(why: &str) -> Error {
     Error::usage_with_hint(
         format!("the query cannot be asked of a master: {why}"),
@@ -208,15 +209,15 @@ fn to_json_bytes<T: Serialize>(of: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(of).map_err(|error| Error::Internal(format!("no JSON: {error}")))
 }
 
-/// What a frame says; rows and columns are its content.
+/// The head of a frame. Rows and columns are the frame's content.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 enum FrameHead {
-    /// Its number among the master's jobs.
+    /// The run's number among the master's jobs.
     Began {
         id: u64,
     },
-    /// It waits for its turn, with so many before it.
+    /// The run waits for its turn behind `before` others.
     Waiting {
         before: usize,
     },
@@ -224,7 +225,7 @@ enum FrameHead {
         planned: SerializedPlanOutline,
     },
     Rows,
-    /// The answer as it stands, which rests on such a share of the bytes.
+    /// An interim result. It rests on `share` of the input's bytes.
     Glimpse {
         share: f64,
         coverage: Box<Coverage>,
@@ -245,7 +246,7 @@ enum FrameHead {
     },
 }
 
-/// Counters of a run so far.
+/// The counters of a run so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct SerializedCounters {
@@ -257,7 +258,7 @@ struct SerializedCounters {
     tables_rows: u64,
     tables_cpu_ns: u64,
     spilled_bytes: u64,
-    /// Workers that did something, and tasks that were lost with those that are gone.
+    /// Number of workers that executed a task; `lost` is the number of tasks lost with workers that are gone.
     workers: u64,
     lost: u64,
 }
@@ -279,7 +280,7 @@ impl SerializedCounters {
         }
     }
 
-    /// Has a run's counters be these.
+    /// Sets the counters of a run's progress to these values.
     fn apply_to(self, progress: &RunProgress) {
         progress.set_worker_counts((self.workers, self.lost));
         progress.set_bytes_total(self.bytes_total);
@@ -316,7 +317,7 @@ impl SerializedPlanOutline {
         }
     }
 
-    /// Words that this release has for the same.
+    /// Sets the plan outline of a run's progress, with the words that this release knows.
     fn apply_to(self, progress: &RunProgress) {
         let known = |word: &str| {
             const KNOWN_WORDS: [&str; 4] = ["partial tables", "rows", "datafusion", "sorting"];
@@ -330,7 +331,7 @@ impl SerializedPlanOutline {
     }
 }
 
-/// What a worker did for a run.
+/// The work of one worker for a run.
 #[derive(Debug, Serialize, Deserialize)]
 struct SerializedWorkerProgress {
     name: String,
@@ -338,7 +339,7 @@ struct SerializedWorkerProgress {
     lost: u64,
     bytes: u64,
     cpu_ns: u64,
-    /// From when until when it was at work, in microseconds before now.
+    /// Start and end of each active span, in microseconds before now.
     spans_us: Vec<(u64, u64)>,
 }
 
@@ -383,7 +384,8 @@ fn to_micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A frame: the length of its head (4 bytes, little-endian), the head (JSON), the length of its content (8 bytes) and that.
+/// Appends a frame: the length of its head (4 bytes, little-endian), the head (JSON), the length of its
+/// content (8 bytes) and the content.
 fn append_frame(out: &mut Vec<u8>, head: &FrameHead, content: &[u8]) -> Result<()> {
     let head = to_json_bytes(head)?;
     let length = u32::try_from(head.len()).map_err(|_| Error::Internal("a long head".into()))?;
@@ -394,7 +396,7 @@ fn append_frame(out: &mut Vec<u8>, head: &FrameHead, content: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Columns and rows as the content of a frame: an Arrow stream of one batch.
+/// Encodes columns and rows as the content of a frame: an Arrow stream of one batch.
 fn encode_frame_content(batch: &RecordBatch) -> Result<Vec<u8>> {
     sections::encode_batch(batch)
 }

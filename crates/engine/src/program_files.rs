@@ -1,4 +1,4 @@
-//! Which files do which programs of a run find by name? All of them the same.
+//! The files that the programs of a run find by name. All programs of a run find the same files.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use tidemill_source::program_files::ProgramFiles;
 
 use crate::resource_limits::ResourceLimits;
 
-/// Files and objects for the programs of a run; none for no URL. What is elsewhere is reached by `storage`, and kept in the
-/// first folder for what does not fit memory that one of the limits names.
+/// Opens files and objects for the programs of a run; returns `None` for an empty list. `storage` gives
+/// access to remote objects, which are stored in the first spill folder that one of the limits names.
 ///
 /// # Errors
-/// [`Error::Usage`] for what has no name, and for two of one name.
+/// [`Error::Usage`] for a URL without a file name, and for two files of one name.
 pub fn open_program_files(
     urls: &[String],
     storage: &StorageOptions,
@@ -25,7 +25,7 @@ pub fn open_program_files(
     Ok(ProgramFiles::new(urls, storage, &parent)?)
 }
 
-/// Has a program find them, if there is one.
+/// Makes the files available to a program, if there is one.
 pub fn attach_program_files(
     files: Option<&Arc<ProgramFiles>>,
     program: &mut Option<FilterProgram>,
@@ -35,10 +35,10 @@ pub fn attach_program_files(
     }
 }
 
-/// Refuses files that no program finds.
+/// Refuses files if no program can find them.
 ///
 /// # Errors
-/// [`Error::Usage`].
+/// [`Error::Usage`] if there are files and no program.
 pub fn check_files_have_a_program(
     files: Option<&Arc<ProgramFiles>>,
     programs: &[Option<&FilterProgram>],

@@ -1,9 +1,10 @@
-//! A cluster that a program in Python reaches: which Python, and how tasks go to it and come back.
+//! Workers of a Ray cluster, through a bridge process in Python.
 //!
-//! The command line knows nothing of Ray. It starts `python -m tidemill.ray` and speaks with it in frames, on its
-//! standard input and output: the length of a head (4 bytes, little-endian), the head (JSON), the length of a content (8
-//! bytes) and the content. It says `start`, `begin`, `submit` and `end`, and is told `ready`, `done` and `failed`. The process
-//! ends when its input is closed, as it is when this one ends, however that ends.
+//! The command line knows nothing of Ray. It starts `python -m tidemill.ray` and exchanges frames with it on
+//! the process's standard input and output. A frame is the length of a head (4 bytes, little-endian), the
+//! head (JSON), the length of a content (8 bytes) and the content. This side sends `start`, `begin`, `submit`
+//! and `end`; the process answers with `ready`, `done` and `failed`. The process ends when its input is
+//! closed, which also happens whenever this process ends.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -20,27 +21,29 @@ use tidemill_query::{
     ShippedFile, SubmittedJob, SubmittedTask, TaskOutcome, WorkerCounts, WorkerPool,
 };
 
-/// The variable that names a Python.
+/// Environment variable with the path of a Python.
 const PYTHON_ENV_VAR: &str = "TIDEMILL_PYTHON";
-/// So many frames wait to be taken.
+/// Maximum number of frames that wait for the reader.
 const QUEUED_FRAMES_MAX: usize = 256;
-/// How often somebody who waits looks whether the run is to stop.
+/// Interval at which a waiting caller checks for cancellation.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// A process that is told to end does so within this, or is ended.
+/// Time that the process has to end by itself before it is killed.
 const PROCESS_END_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How a cluster is reached.
+/// The options for reaching a Ray cluster.
 #[derive(Debug, Clone)]
 pub struct RayClusterOptions {
-    /// `ray`, or `ray://` and a host with its port.
+    /// Address of the cluster: `ray`, or `ray://` with host and port.
     pub address: String,
-    /// The Python that has Ray. Default: what `TIDEMILL_PYTHON` names, an active virtual environment's, then `python3`.
+    /// Path of a Python that has Ray. Default: `TIDEMILL_PYTHON`, then an active virtual environment's, then
+    /// `python3`.
     pub python_path: Option<PathBuf>,
-    /// What each worker may take, in bytes. Default: half of its machine's, by its share of the cores.
+    /// Memory budget of each worker, in bytes. Default: half of the machine's memory, divided by the worker's
+    /// share of the cores.
     pub worker_memory_bytes: Option<u64>,
 }
 
-/// Workers of a cluster, by way of a program in Python that is started when there is something for them to do.
+/// The workers of a Ray cluster. The first use starts the bridge process.
 #[derive(Debug)]
 pub struct RayWorkerPool {
     cluster_options: RayClusterOptions,
@@ -48,19 +51,19 @@ pub struct RayWorkerPool {
     process: Mutex<Option<BridgeProcess>>,
 }
 
-/// The program, once workers are ready.
+/// The bridge process, whose workers are ready.
 #[derive(Debug)]
 struct BridgeProcess {
     worker_counts: WorkerCounts,
     child: Child,
-    /// None once it was closed.
+    /// The process's standard input; `None` once closed.
     stdin: Option<BufWriter<ChildStdin>>,
     frames: Receiver<std::io::Result<BridgeFrame>>,
 }
 
 type BridgeFrame = (BridgeReply, Vec<u8>);
 
-/// What the process says.
+/// A message from the bridge process.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 enum BridgeReply {
@@ -69,7 +72,7 @@ enum BridgeReply {
     Failed { why: String },
 }
 
-/// What it is told.
+/// A message to the bridge process.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 enum BridgeCommand<'a> {
@@ -79,7 +82,7 @@ enum BridgeCommand<'a> {
     End,
 }
 
-/// The Python to be started, and what says so.
+/// Returns the Python to start, and the reason for this choice.
 pub(crate) fn find_python(named: Option<&Path>) -> (PathBuf, &'static str) {
     if let Some(path) = named {
         return (path.to_owned(), "--python names it");
@@ -94,15 +97,15 @@ pub(crate) fn find_python(named: Option<&Path>) -> (PathBuf, &'static str) {
 }
 
 impl RayWorkerPool {
-    /// A way to workers; nothing is started yet.
+    /// Creates the pool. Starts nothing yet.
     pub fn new(on: RayClusterOptions, cancel: &CancelFlag) -> RayWorkerPool {
         RayWorkerPool { cluster_options: on, cancel: cancel.clone(), process: Mutex::default() }
     }
 
-    /// The program, started if it is not.
+    /// Returns the bridge process, and starts it first if necessary.
     ///
     /// # Errors
-    /// [`Error::Usage`] where there is no Python, or it has no Ray, with what to install; what the cluster says.
+    /// [`Error::Usage`] with what to install if there is no Python, or it has no Ray; errors of the cluster.
     fn running_process(&self) -> Result<MappedMutexGuard<'_, BridgeProcess>> {
         let mut reached = self.process.lock();
         if reached.is_none() {
@@ -113,7 +116,7 @@ impl RayWorkerPool {
 }
 
 impl BridgeProcess {
-    /// Starts the program and waits until workers are ready.
+    /// Starts the process and waits until the workers are ready.
     fn start(on: &RayClusterOptions, cancel: &CancelFlag) -> Result<BridgeProcess> {
         let (path, why) = find_python(on.python_path.as_deref());
         let shown = path.display().to_string();
@@ -155,13 +158,13 @@ impl BridgeProcess {
         std::thread::Builder::new()
             .name("cluster-said".into())
             .spawn(move || {
-                // Dropped with the thread, when all has been said.
+                // The sender is dropped with the thread, at the end of the stream.
                 let _ends = ends;
                 let mut buffer = [0; 4096];
                 while let Ok(count @ 1..) = stderr.read(&mut buffer) {
                     let mut kept = kept.lock();
                     kept.push_str(&String::from_utf8_lossy(&buffer[..count]));
-                    // The last of it is what tells.
+                    // The last 8 KiB tell the cause of a failure.
                     let over = kept.len().saturating_sub(8 << 10);
                     let cut = (over..kept.len()).find(|at| kept.is_char_boundary(*at));
                     kept.drain(..cut.unwrap_or(0));
@@ -175,7 +178,7 @@ impl BridgeProcess {
             frames: from,
         };
         let start = BridgeCommand::Start { on: &on.address, memory: on.worker_memory_bytes };
-        // What became of it is told by what it says, or by its end.
+        // A failure to send shows in the process's answer or its end.
         let _ = bridge.send_frame(&start, &[]);
         loop {
             cancel.check()?;
@@ -189,7 +192,7 @@ impl BridgeProcess {
                 Ok(Ok((BridgeReply::Failed { why }, _))) => return Err(cluster_error(&why)),
                 Ok(Ok((BridgeReply::Done { .. }, _))) => {}
                 Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
-                    // Its words come by another pipe; what it has started may keep that open.
+                    // Standard error is another pipe, which processes that Python started may keep open.
                     let _ = has_ended.recv_timeout(PROCESS_END_TIMEOUT);
                     let said = said.lock();
                     let last = said.lines().rev().find(|line| !line.trim().is_empty());
@@ -245,7 +248,7 @@ fn read_frame(from: &mut impl Read) -> std::io::Result<BridgeFrame> {
     from.read_exact(&mut size)?;
     let size = u64::from_le_bytes(size);
     let mut content = Vec::new();
-    // No more is reserved than comes.
+    // Reserves no more than arrives, whatever size the frame claims.
     from.by_ref().take(size).read_to_end(&mut content)?;
     match content.len() as u64 == size {
         true => Ok((head, content)),
@@ -297,7 +300,7 @@ impl WorkerPool for RayWorkerPool {
     }
 
     fn end_job(&self) {
-        // Where it was not started there is nothing to end, and where it cannot be told, it has ended.
+        // A process that was not started has nothing to end, and one that cannot be reached has ended.
         if let Some(reached) = self.process.lock().as_mut() {
             let _ = reached.send_frame(&BridgeCommand::End, &[]);
         }
@@ -306,7 +309,7 @@ impl WorkerPool for RayWorkerPool {
 
 impl Drop for BridgeProcess {
     fn drop(&mut self) {
-        // Its input's end is its own.
+        // The process ends when its input is closed.
         drop(self.stdin.take());
         let until = Instant::now() + PROCESS_END_TIMEOUT;
         while Instant::now() < until {

@@ -1,4 +1,4 @@
-//! The last result of a session, kept to be asked again.
+//! The cache of a session's last result, which later queries can read as a source.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tidemill_query::NamedSource;
 use tidemill_source::SourceSpec;
 use tidemill_source::formats::MemoryRows;
 
-/// A result's rows, in memory as long as they fit.
+/// The rows of a query result, in memory up to a byte limit.
 #[derive(Debug)]
 pub struct ResultCache {
     schema: SchemaRef,
@@ -19,7 +19,7 @@ pub struct ResultCache {
 }
 
 impl ResultCache {
-    /// A result without rows so far, of which at most so many bytes are kept.
+    /// Creates an empty cache that keeps at most `bytes_max` bytes.
     pub fn new(schema: SchemaRef, bytes_max: u64) -> Self {
         ResultCache {
             schema,
@@ -30,7 +30,7 @@ impl ResultCache {
         }
     }
 
-    /// Keeps rows too. Once they are too many, all are let go.
+    /// Adds a batch. Drops all rows once they exceed the limit.
     pub fn add_batch(&mut self, batch: &RecordBatch) {
         self.row_count += batch.num_rows() as u64;
         self.cached_bytes = self.cached_bytes.saturating_add(batch.get_array_memory_size() as u64);
@@ -40,22 +40,22 @@ impl ResultCache {
         }
     }
 
-    /// Whether it was too large to be kept.
+    /// Returns true if the result exceeded the limit, and its rows are gone.
     pub fn is_too_large(&self) -> bool {
         self.cached_bytes > self.cached_bytes_max
     }
 
-    /// The columns.
+    /// Returns the columns of the result.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// How many rows there were.
+    /// Returns the number of rows added, including rows that were dropped.
     pub fn row_count(&self) -> u64 {
         self.row_count
     }
 
-    /// The rows as a source of a name; none if they were too many.
+    /// Returns the rows as a source called `name`, or `None` if they exceeded the limit.
     pub fn to_source(&self, name: &str) -> Option<NamedSource> {
         if self.is_too_large() {
             return None;

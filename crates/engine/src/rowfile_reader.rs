@@ -1,9 +1,9 @@
-//! Rowfiles read as what they are: each type as the file has it, or as a reader's schema does.
+//! A reader of rowfiles with their own types, or with the types of a reader's schema.
 //!
-//! A query sees files as one table of SQL's types. Here batches come as the format's own
+//! A query reads files as one table of SQL types. This reader returns batches as the format's own schema
 //! resolution makes them, with enums, decimals of any width and fields that may not be null.
-//! Blocks go to threads in turn, and what they become is handed over in the order of the
-//! rows: so many blocks are in memory as there are threads, three times over.
+//! Threads decode the blocks in turn, and the caller gets them in row order. Memory holds at most three
+//! blocks for each thread.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,63 +22,63 @@ use tidemill_source::error_from_rowfile;
 use tidemill_source::rowfile_listing::{self, RowfileBytes};
 use tidemill_source::rowfile_salvage;
 
-/// What is read.
+/// An input of rowfiles.
 pub enum RowfileInput {
-    /// What a source's URL may be: a path, a URL, a pattern, a folder.
+    /// A URL as a source accepts it: a path, a URL, a pattern, a folder.
     Url(String),
-    /// Bytes that the program around has, and what messages call them.
+    /// The display name and the bytes of a file that the calling program holds.
     Memory(String, RowfileBytes),
 }
 
-/// What to read, and as what.
+/// A request to read rowfiles: the inputs, and the selected columns and blocks.
 pub struct RowfileReadRequest {
     /// The files, in this order.
     pub inputs: Vec<RowfileInput>,
-    /// How stores are reached.
+    /// Options for object stores.
     pub storage_options: StorageOptions,
     /// The schema to read all files as. Default: the first one's.
     pub reader_schema: Option<SchemaRef>,
     /// Names of the columns wanted, in this order. Default: all.
     pub columns: Option<Vec<String>>,
-    /// Only these blocks of the one file. Default: all.
+    /// Numbers of the blocks to read, if there is only one file. Default: all blocks.
     pub block_numbers: Option<Vec<usize>>,
-    /// Only blocks that begin in these bytes of the one file. Default: all.
+    /// Byte range in which the blocks to read begin, if there is only one file. Default: all blocks.
     pub byte_range: Option<Range<u64>>,
-    /// Rows of a batch at most.
+    /// Maximum number of rows in a batch.
     pub batch_rows_max: usize,
-    /// Whether every whole block of a file that is damaged or was cut off is read, instead of an
+    /// True to read all intact blocks of a damaged or truncated file. Otherwise such a file is an
     /// error.
     pub salvage_damaged: bool,
 }
 
-/// A file that is open.
+/// An open rowfile.
 pub struct OpenRowfile {
     display_name: String,
     size_bytes: u64,
     reader: rowfile::Reader<CancellableBytes>,
     read_plan: Arc<rowfile::RowDecodePlan>,
-    /// The blocks that are wanted.
+    /// Numbers of the selected blocks.
     selected_blocks: Vec<usize>,
 }
 
 impl OpenRowfile {
-    /// What messages call it.
+    /// Returns the file's name for messages.
     pub fn display_name(&self) -> &str {
         &self.display_name
     }
 
-    /// Its bytes.
+    /// Returns the file's size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// What its header and footer say.
+    /// Returns the reader, which holds the file's header and footer.
     pub fn reader(&self) -> &rowfile::Reader<CancellableBytes> {
         &self.reader
     }
 }
 
-/// Files that are open, and what is wanted of them.
+/// Open rowfiles, with the schema and the selected blocks.
 pub struct RowfileSet {
     files: Vec<OpenRowfile>,
     schema: SchemaRef,
@@ -86,7 +86,7 @@ pub struct RowfileSet {
     salvage_damaged: bool,
 }
 
-/// Bytes whose reading can be stopped.
+/// The bytes of a rowfile. A read fails once the run is cancelled.
 pub struct CancellableBytes {
     bytes: RowfileBytes,
     cancel: CancelFlag,
@@ -104,11 +104,11 @@ impl ReadAt for CancellableBytes {
 }
 
 impl RowfileSet {
-    /// Finds the files, and reads their headers and footers; with `recover`, all of their bytes.
+    /// Lists the files and reads their headers and footers; with `salvage_damaged`, reads all of their bytes.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::Rowfile`] for what is no rowfile or not whole;
-    /// [`Error::Usage`] with every conflict for a schema that the data cannot be read with.
+    /// [`Error::NotFound`]; [`Error::Rowfile`] for a file that is not a rowfile or not intact;
+    /// [`Error::Usage`] with every conflict for a schema that does not match the data.
     pub fn open(request: &RowfileReadRequest, cancel: &CancelFlag) -> Result<Self> {
         let mut found: Vec<(String, RowfileBytes)> = Vec::new();
         for input in &request.inputs {
@@ -149,7 +149,7 @@ impl RowfileSet {
             });
             let schema = match schema {
                 Ok(schema) => Arc::clone(schema),
-                // It is said once, by the first file.
+                // The first file returns the error.
                 Err(error) => return Err(std::mem::replace(error, Error::Interrupted)),
             };
             let plan = match files.last() {
@@ -183,17 +183,17 @@ impl RowfileSet {
         })
     }
 
-    /// The columns of the batches.
+    /// Returns the schema of the batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The files, in the order in which they are read.
+    /// Returns the files in reading order.
     pub fn files(&self) -> &[OpenRowfile] {
         &self.files
     }
 
-    /// The rows that are wanted.
+    /// Returns the number of rows in the selected blocks.
     pub fn selected_row_count(&self) -> u64 {
         let rows = |file: &OpenRowfile| -> u64 {
             let blocks = file.reader.blocks();
@@ -203,11 +203,11 @@ impl RowfileSet {
         self.files.iter().map(rows).sum()
     }
 
-    /// Reads what is wanted, and calls `take` with it in the order of the rows.
+    /// Reads the selected blocks, and calls `take` with their batches in row order.
     ///
     /// # Errors
-    /// [`Error::Rowfile`] for a damaged block, unless blocks are recovered; [`Error::Usage`] for a
-    /// value that the schema does not take; what `take` returns.
+    /// [`Error::Rowfile`] for a damaged block, unless the request salvages; [`Error::Usage`] for a value that
+    /// does not match the schema; errors of `take`.
     pub(crate) fn read_batches(
         &self,
         threads: usize,
@@ -243,7 +243,7 @@ impl RowfileSet {
                 let work = move || {
                     let worked = catch_panic(|| self.decode_blocks(&mine, cancel, &sender));
                     if let Err(error) = worked {
-                        // Nobody listens any more if the reading was given up.
+                        // The receiver is gone if the caller gave up reading.
                         let _ = sender.send(Err(error));
                     }
                 };
@@ -304,7 +304,7 @@ impl RowfileSet {
         for of_file in tasks.chunk_by(|one, next| one.file_index == next.file_index) {
             let file = &self.files[of_file[0].file_index];
             let failed = |error| error_from_rowfile(error, &file.display_name);
-            // Where blocks may be left out each is read by itself.
+            // Salvage reads each block by itself, because it may leave blocks out.
             let at_once = if self.salvage_damaged { 1 } else { of_file.len() };
             let all = rowfile::ReadOptions::default();
             let all = Arc::new(file.reader.plan(&all).map_err(failed)?);
@@ -344,7 +344,7 @@ impl RowfileSet {
         Ok(())
     }
 
-    /// What was left out of each file that is not whole.
+    /// Returns a report for each file with blocks left out.
     fn salvage_reports(
         &self,
         tasks: &[RowfileBlockTask],
@@ -359,12 +359,12 @@ impl RowfileSet {
     }
 }
 
-/// A rowfile's fault as the engine's error.
+/// Converts a rowfile error into the engine's error.
 pub fn engine_error_from_rowfile(error: rowfile::Error, path: &str) -> Error {
     error_from_rowfile(error, path).into()
 }
 
-/// A block to read.
+/// A block to decode.
 #[derive(Clone, Copy)]
 struct RowfileBlockTask {
     file_index: usize,
@@ -373,14 +373,14 @@ struct RowfileBlockTask {
     size_bytes: u32,
 }
 
-/// What became of a block.
+/// The outcome of decoding a block.
 enum BlockResult {
     Decoded(Vec<RecordBatch>),
-    /// Why it is left out.
+    /// The reason for leaving the block out.
     Damaged(String),
 }
 
-/// The batches of the next block.
+/// Reads the batches of the next block.
 fn read_whole_block(
     batches: &mut rowfile::RowfileBatches<CancellableBytes>,
     rows: u32,

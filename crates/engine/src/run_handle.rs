@@ -1,14 +1,14 @@
-//! A run on a thread of its own, so that whoever waits for it can watch for other things.
+//! A handle of a run on its own thread, whose owner can watch for other events while it waits.
 //!
-//! The command line waits for Ctrl-C, Python for its interpreter's signals; a read from a
-//! pipe that nobody writes to cannot be interrupted, and must not keep either of them. So
-//! planning, reading and computing happen on a thread, record batches come through a short
-//! channel, and the owner looks in with a time limit ([`Running::next`]). An owner that has
-//! cancelled the run and waited [`GRACE`] lets go of it: the thread ends by itself at its next
-//! look at the flag, or with the process.
+//! The command line waits for Ctrl-C, and Python for its interpreter's signals. A read from a
+//! pipe without a writer cannot be interrupted, and must not block either of them. Therefore a
+//! thread plans, reads and computes. It sends record batches through a short
+//! channel, which the owner polls with a time limit ([`RunHandle::next_event`]). An owner that has
+//! cancelled the run and waited [`CANCEL_GRACE_PERIOD`] abandons it. The thread ends at its next
+//! check of the flag, or with the process.
 //!
-//! The output is the owner's, not the thread's: dropped, it removes what was staged whatever
-//! the thread is stuck in.
+//! The output belongs to the owner and not to the thread: dropping it removes the staged files,
+//! even if the thread is stuck.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -41,35 +41,36 @@ use crate::posted_query::master_client::{MasterClient, MasterMessage};
 use crate::rowfile_reader::RowfileSet;
 use crate::uniform_result_schema::UniformResultSchema;
 
-/// How long a cancelled run may take to end by itself before its owner lets go of it.
+/// Time that a cancelled run has to end by itself before its owner abandons it.
 pub const CANCEL_GRACE_PERIOD: Duration = Duration::from_millis(500);
 
-/// The environment variable that stands between `--threads` and a job file's `threads`.
+/// Environment variable for the number of threads. It overrides a job file's `threads`; `--threads` overrides
+/// it.
 pub const THREADS_ENV_VAR: &str = "TIDEMILL_THREADS";
 
-/// A partial table is sent in pieces of so many bytes.
+/// Size of the pieces in which a partial table is sent.
 const PARTIAL_TABLE_PIECE_BYTES: u64 = 1 << 20;
 
-/// Batches that wait for the owner.
+/// Maximum number of messages that wait for the owner.
 const QUEUED_MESSAGES_MAX: usize = 2;
 
-/// A run's name, its settings, and what to tell the user before it starts.
+/// The id and the settings of a run, and a warning for the user before it starts.
 #[derive(Debug)]
 pub struct PreparedRun {
-    /// The run's name.
+    /// The run's id.
     pub run_id: RunId,
-    /// The limits as numbers.
+    /// The settings that result from the resource limits.
     pub settings: RunSettings,
-    /// Why no records of the run can be kept, or its priority is none, if that is so.
+    /// The reason why rejected records cannot be saved or the priority has no effect, if there is one.
     pub warning: Option<String>,
 }
 
 impl PreparedRun {
-    /// Begins the run's record in the job log. What keeps it from being written is a warning,
-    /// unless that has been said already.
+    /// Starts the run's record in the job log. A failure to write it is a warning, unless there is
+    /// a warning already.
     ///
     /// # Errors
-    /// [`Error::Usage`] if [`LOG_VARIABLE`](tidemill_jobs::LOG_VARIABLE) is not understood.
+    /// [`Error::Usage`] if [`JOB_LOG_ENV_VAR`](tidemill_jobs::JOB_LOG_ENV_VAR) is invalid.
     pub fn start_recorder(&mut self, about: RunDescription) -> Result<RunRecorder> {
         let (recorder, warning) = RunRecorder::start(&self.run_id, &self.settings, about)?;
         if self.warning.is_none() {
@@ -79,11 +80,11 @@ impl PreparedRun {
     }
 }
 
-/// Turns limits as people write them into settings: the caller's own first, then the
+/// Converts resource limits from text into settings. The caller's own limits come first, then the
 /// environment's, then the job's, then the defaults.
 ///
 /// # Errors
-/// [`Error::Usage`] for a limit that is not understood, and a folder that cannot be spilled to.
+/// [`Error::Usage`] for an invalid limit, and for a folder that cannot take spill files.
 pub fn prepare_run(own: &ResourceLimits, job: &ResourceLimits) -> Result<PreparedRun> {
     let memory_bytes =
         memory_budget::resolve_memory_budget(own.memory.as_deref(), job.memory.as_deref())?;
@@ -106,7 +107,7 @@ pub fn prepare_run(own: &ResourceLimits, job: &ResourceLimits) -> Result<Prepare
     }
     let id = RunId::new();
     let mut warning = None;
-    // Copies are kept of records that are let pass; a run that lets none pass leaves no trace.
+    // The run folder takes copies of tolerated records; a run that tolerates none leaves no trace.
     if settings.max_bad != BadRecordLimit::Count(0) {
         let (home, why_not) = StateFolder::open();
         settings.rejected_folder = home.map(|home| home.run_folder(&id).path().to_owned());
@@ -117,14 +118,14 @@ pub fn prepare_run(own: &ResourceLimits, job: &ResourceLimits) -> Result<Prepare
     Ok(PreparedRun { run_id: id, settings, warning: warning.or(why_not) })
 }
 
-/// A run's turns among others, and a warning where it asked for a priority that it cannot have.
+/// Opens the core sharing with other runs. Returns a warning if a requested priority cannot take effect.
 fn open_core_sharing(
     own: Option<&str>,
     job: Option<&str>,
 ) -> Result<(Option<CoreSharing>, Option<String>)> {
     let variable = std::env::var(PRIORITY_ENV_VAR).ok();
     let Some(priority) = first_given_priority(own, variable.as_deref(), job)? else {
-        // Nobody is told that there is nothing of what nobody asked for.
+        // A run that requests no priority gets no warning.
         return Ok((Some(CoreSharing::new(Priority::default())), None));
     };
     let (home, why_not) = StateFolder::open();
@@ -142,10 +143,10 @@ fn open_core_sharing(
     })
 }
 
-/// The priority that a run asks for: the caller's own, then the environment's, then the job's.
+/// Returns the priority that a run requests: the caller's own, then the environment's, then the job's.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is none.
+/// [`Error::Usage`] for an invalid priority.
 pub fn resolve_priority(own: &ResourceLimits, job: &ResourceLimits) -> Result<Priority> {
     let variable = std::env::var(PRIORITY_ENV_VAR).ok();
     let said = first_given_priority(
@@ -156,7 +157,7 @@ pub fn resolve_priority(own: &ResourceLimits, job: &ResourceLimits) -> Result<Pr
     Ok(said.unwrap_or_default())
 }
 
-/// The first priority that is said.
+/// Parses the first priority that is given.
 fn first_given_priority(
     own: Option<&str>,
     variable: Option<&str>,
@@ -186,14 +187,14 @@ fn threads_from_environment() -> Result<Option<usize>> {
     }
 }
 
-/// A query whose time runs from now on, unless it does already, and when that is over.
+/// Starts the time of a query's deadline, unless it has started already. Returns the query and its deadline.
 fn start_clock(query: Query) -> (Query, Option<Instant>) {
     let turbo = query.turbo.map(TurboSettings::with_start_time);
     let ends_at = turbo.as_ref().and_then(TurboSettings::ends_at);
     (Query { turbo, ..query }, ends_at)
 }
 
-/// Sends the schema before the work, which may take long, and the rows as they come.
+/// Sends the schema before the work, which may take long, and then the rows as they arrive.
 fn send_results(
     messages: &SyncSender<RunMessage>,
     schema: SchemaRef,
@@ -202,7 +203,7 @@ fn send_results(
     let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
     send(RunMessage::Schema(Arc::clone(&schema)))?;
     let mut results = work()?;
-    // An answer that was taken as it stood has bounds beside its estimates.
+    // An interim result that becomes the result has bounds beside its estimates.
     if *results.schema() != schema {
         send(RunMessage::Schema(Arc::clone(results.schema())))?;
     }
@@ -212,80 +213,83 @@ fn send_results(
     Ok(results.coverage())
 }
 
+/// A message from the run's thread to the owner.
 enum RunMessage {
     Schema(SchemaRef),
     Batch(RecordBatch),
-    /// That there was a newer answer as it stands, unless it has been taken since.
+    /// A newer interim result is available, unless the owner has taken it since.
     InterimResultReady,
-    /// What the user should be told, whatever becomes of the run.
+    /// A warning for the user, independent of the run's outcome.
     Warning(String),
     End(Result<Box<Coverage>>),
 }
 
-/// The newest answer as it stands, until it is taken: whoever is slow is not shown those before it.
+/// The newest interim result, until the owner takes it. A slow owner misses those before it.
 type LatestInterimResult = Arc<Mutex<Option<Box<InterimResult>>>>;
 
-/// Puts an answer in the place of the one before.
+/// Replaces the interim result, and wakes the owner.
 fn publish_interim_result(
     latest: &LatestInterimResult,
     messages: &SyncSender<RunMessage>,
     glimpse: InterimResult,
 ) {
     *latest.lock() = Some(Box::new(glimpse));
-    // It only wakes the owner, who looks behind every other message too.
+    // The message only wakes the owner, who also checks for an interim result after every other message.
     drop(messages.try_send(RunMessage::InterimResultReady));
 }
 
-/// What [`Running::next`] found within its time limit.
+/// The event that [`RunHandle::next_event`] returns within its time limit.
 #[derive(Debug)]
 pub enum RunEvent {
-    /// Rows.
+    /// A batch of rows.
     Batch(RecordBatch),
-    /// The answer as it stands, of a run that is [watched](Running::watched): the newest, with none of those before it that
-    /// were not taken. Rows come after the last one.
+    /// The newest interim result of a [watched query](RunHandle::start_watched_query). Older ones that were
+    /// not taken are skipped. Rows come after the last one.
     InterimResult(Box<InterimResult>),
-    /// The end; [`Running::coverage`] is final.
+    /// The end of the run; [`RunHandle::coverage`] is final.
     End,
-    /// Nothing yet.
+    /// No event within the time limit.
     NothingYet,
 }
 
-/// A run on a thread of its own; dropped, it is cancelled.
+/// A handle of a run on its own thread. Dropping it cancels the run.
 #[derive(Debug)]
 pub struct RunHandle {
     messages: Receiver<RunMessage>,
     latest_interim_result: LatestInterimResult,
     current_schema: Option<SchemaRef>,
-    /// The result's columns as they were planned.
+    /// The schema of the result as planned.
     planned_schema: Option<SchemaRef>,
-    /// The columns of answers as they stand; set before the result is sent, if there may be any.
+    /// The schema of interim results. The thread sets it before it sends the result, if there are interim
+    /// results.
     interim_schema: Arc<OnceLock<SchemaRef>>,
-    /// True if all answers are to have the same columns.
+    /// True if all interim results and the result are to have one schema.
     wants_uniform_schema: bool,
-    /// These columns, once they are known; `None` inside where answers need no change.
+    /// The common schema, once known; the inner value is `None` if batches need no change.
     uniform_schema: Option<Option<UniformResultSchema>>,
     coverage: Option<Coverage>,
     cancel: CancelFlag,
-    /// That the run has, for what is made of its rows too.
+    /// Number of threads of the run. Encoding its rows uses as many.
     threads: usize,
     cancelled_at: Option<Instant>,
     recorder: Option<RunRecorder>,
     row_count: u64,
     warning: Option<String>,
-    /// True if a master warns of what its coverage says.
+    /// True if a master sends the warnings that follow from the coverage.
     master_sends_warnings: bool,
-    /// When its answer is to be there, if somebody has said so.
+    /// Time at which the answer is due, if the query has a deadline.
     deadline: Option<Instant>,
-    /// Where workers may write its rows; [`deliver`] says where that is, and takes what they have written.
+    /// The output that workers may write. [`write_to_sink`] tells its location, and adopts the files that
+    /// they have written.
     distributed_output: Option<DistributedOutput>,
 }
 
 impl RunHandle {
-    /// Plans and runs a query.
+    /// Starts to plan and run a query.
     ///
     /// # Errors
-    /// [`Error::Io`] if no thread can be started; all others come from [`Running::schema`] and
-    /// [`Running::next`].
+    /// [`Error::Io`] if no thread can be started; all others come from [`RunHandle::wait_for_schema`] and
+    /// [`RunHandle::next_event`].
     pub fn start_query(query: Query, settings: RunSettings) -> Result<RunHandle> {
         let (query, ends_at) = start_clock(query);
         let output = query.output.clone();
@@ -302,11 +306,12 @@ impl RunHandle {
         Ok(running)
     }
 
-    /// The same for somebody who watches: [`Next::Glimpse`] shows the answer as it stands, where that can be, and the end of
-    /// [`Settings::enough`] takes it for the result.
+    /// Starts a query as [`start_query`](Self::start_query) does, and also returns
+    /// [`RunEvent::InterimResult`] if the query can have them. Setting [`RunSettings::stop_reading`] makes
+    /// the last interim result the result.
     ///
     /// # Errors
-    /// As [`Running::query`].
+    /// The errors of [`RunHandle::start_query`].
     pub fn start_watched_query(query: Query, settings: RunSettings) -> Result<RunHandle> {
         let latest = LatestInterimResult::default();
         let shown = Arc::clone(&latest);
@@ -326,7 +331,7 @@ impl RunHandle {
                 let watch = InterimResultObserver::new(&mut watch);
                 send_results(messages, plan.schema().clone(), || {
                     let results = plan.run_watched(Some(watch));
-                    // The result takes the place of what was not taken.
+                    // The result replaces an interim result that was not taken.
                     latest.lock().take();
                     results
                 })
@@ -337,24 +342,25 @@ impl RunHandle {
         Ok(running)
     }
 
-    /// The same run, all answers of which have the same columns: those of the result, and behind each estimate its bounds.
-    /// In the result of a whole input both bounds are the value. They are known once the first answer has come.
+    /// Converts all interim results and the result to one schema: the result's columns, and bounds behind
+    /// each estimate. In the result of a whole input both bounds equal the value. The schema is known after
+    /// the first interim result.
     #[must_use]
     pub fn with_uniform_schema(mut self) -> RunHandle {
         self.wants_uniform_schema = true;
         self
     }
 
-    /// Returns true if the result has bounds that [`with_answer_columns`](Self::with_answer_columns) put there: it is exact, and
-    /// both are the number.
+    /// Returns true if [`with_uniform_schema`](Self::with_uniform_schema) added bounds to the result. The
+    /// result is then exact, and both bounds equal the value.
     pub fn has_added_bounds(&mut self) -> bool {
         self.uniform_schema().is_some()
     }
 
-    /// Says how a query would be run, as a row for [`Explanation::asked`].
+    /// Starts to explain a query, as one row for [`Explanation::request_from_master`].
     ///
     /// # Errors
-    /// As [`Running::query`].
+    /// The errors of [`RunHandle::start_query`].
     pub(crate) fn start_explanation(query: Query, settings: RunSettings) -> Result<RunHandle> {
         RunHandle::spawn(settings.cancel.clone(), settings.threads, move |messages| {
             let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
@@ -365,11 +371,11 @@ impl RunHandle {
         })
     }
 
-    /// Gives a query's groups as the bytes of a partial table, for [`Running::posted_partial`]; `run` is what whoever
-    /// asks calls it.
+    /// Starts a query that returns its groups as the bytes of a partial table, for
+    /// [`RunHandle::start_posted_partial_table`]. `run` is the client's run id.
     ///
     /// # Errors
-    /// As [`Running::query`].
+    /// The errors of [`RunHandle::start_query`].
     pub(crate) fn start_partial_table(
         query: Query,
         settings: RunSettings,
@@ -403,10 +409,11 @@ impl RunHandle {
         })
     }
 
-    /// Has a master run a query up to its tables, and keeps these at `out`.
+    /// Starts a query on a master that stops at its aggregate tables, and writes these to `out` as a partial
+    /// table.
     ///
     /// # Errors
-    /// As [`Running::query`].
+    /// The errors of [`RunHandle::start_query`].
     pub fn start_posted_partial_table(
         master: MasterClient,
         question: PostedQuery,
@@ -432,10 +439,10 @@ impl RunHandle {
         })
     }
 
-    /// Has a master on a cluster run a query.
+    /// Starts a query on a cluster's master.
     ///
     /// # Errors
-    /// As [`Running::query`].
+    /// The errors of [`RunHandle::start_query`].
     pub fn start_posted_query(
         master: MasterClient,
         question: PostedQuery,
@@ -449,7 +456,7 @@ impl RunHandle {
                     let message = match taken {
                         MasterMessage::Schema(schema) => RunMessage::Schema(schema),
                         MasterMessage::Rows(batch) => {
-                            // The result takes the place of what was not taken.
+                            // The result replaces an interim result that was not taken.
                             latest.lock().take();
                             RunMessage::Batch(batch)
                         }
@@ -468,10 +475,10 @@ impl RunHandle {
         Ok(running)
     }
 
-    /// Merges partial tables and finishes them.
+    /// Starts to merge and finish partial tables.
     ///
     /// # Errors
-    /// As [`Running::query`].
+    /// The errors of [`RunHandle::start_query`].
     pub fn start_merge(
         partials: Vec<PathBuf>,
         repeats: RepeatedRunPolicy,
@@ -483,10 +490,10 @@ impl RunHandle {
         })
     }
 
-    /// Reads rowfiles as what they are.
+    /// Starts to read rowfiles with their own types.
     ///
     /// # Errors
-    /// As [`Running::query`].
+    /// The errors of [`RunHandle::start_query`].
     pub fn start_rowfile_read(files: Arc<RowfileSet>, settings: RunSettings) -> Result<RunHandle> {
         RunHandle::spawn(settings.cancel.clone(), settings.threads, move |messages| {
             let send = |message| messages.send(message).map_err(|_| Error::Interrupted);
@@ -496,10 +503,10 @@ impl RunHandle {
         })
     }
 
-    /// Runs something that has no rows to give, such as writing a partial table.
+    /// Starts work that returns no rows, such as writing a partial table.
     ///
     /// # Errors
-    /// As [`Running::query`].
+    /// The errors of [`RunHandle::start_query`].
     pub fn start_without_rows(
         cancel: CancelFlag,
         work: impl FnOnce() -> Result<Coverage> + Send + 'static,
@@ -517,7 +524,7 @@ impl RunHandle {
             .name("run".to_owned())
             .spawn(move || {
                 let end = catch_panic(|| work(&sender)).map(Box::new);
-                // Nobody listening is how a run that was let go of ends.
+                // An abandoned run has no receiver.
                 let _ = sender.send(RunMessage::End(end));
             })
             .map_err(|source| Error::io("start", "a thread", source))?;
@@ -542,16 +549,16 @@ impl RunHandle {
         })
     }
 
-    /// Has the run recorded in the job log when it ends: with its output if [`deliver`] writes
-    /// that, else once its last row is taken.
+    /// Records the run in the job log when it ends: with its output if [`write_to_sink`] writes
+    /// one, or else once its last row is taken.
     #[must_use]
     pub fn with_recorder(mut self, recorder: RunRecorder) -> Self {
         self.recorder = Some(recorder);
         self
     }
 
-    /// What the user should be told besides the result, such as why the run could not be recorded;
-    /// said once.
+    /// Takes the warnings for the user, such as the reason why the run could not be recorded. Returns each
+    /// warning once.
     pub fn take_warning(&mut self) -> Option<String> {
         for warning in tidemill_remote::disk_cache::take_warnings() {
             self.add_warning(Some(warning));
@@ -559,7 +566,7 @@ impl RunHandle {
         self.warning.take()
     }
 
-    /// Closes the run's record, if it is still open.
+    /// Finishes the run's record, if it is still open.
     fn finish_record(&mut self, ending: RunEnding<'_>) {
         if let Some(recorder) = self.recorder.take() {
             let warning = recorder.finish(ending);
@@ -578,10 +585,10 @@ impl RunHandle {
         }
     }
 
-    /// The result's columns; waits for the plan, calling `tick` about every 50 ms.
+    /// Returns the result's schema. Waits for the plan, and calls `tick` about every 50 ms.
     ///
     /// # Errors
-    /// What planning meets; [`Error::Interrupted`] where `tick` says so.
+    /// Errors of planning; [`Error::Interrupted`] if `tick` returns it.
     pub fn wait_for_schema(
         &mut self,
         mut tick: impl FnMut() -> Result<(), Interrupted>,
@@ -604,15 +611,15 @@ impl RunHandle {
         }
     }
 
-    /// The result's columns, if they are known by now.
+    /// Returns the result's schema if it is known by now.
     pub(crate) fn known_schema(&self) -> Option<&SchemaRef> {
         self.current_schema.as_ref()
     }
 
-    /// The next rows, if there are any within `limit`.
+    /// Returns the next event within `limit`.
     ///
     /// # Errors
-    /// What the run met. [`Error::Interrupted`] once it is cancelled, after [`GRACE`] at most.
+    /// Errors of the run. [`Error::Interrupted`] at most [`CANCEL_GRACE_PERIOD`] after cancellation.
     pub fn next_event(&mut self, limit: Duration) -> Result<RunEvent> {
         if self.coverage.is_some() {
             return Ok(RunEvent::End);
@@ -631,7 +638,7 @@ impl RunHandle {
                 let Some(mut glimpse) = latest else { return Ok(RunEvent::NothingYet) };
                 if let Some(columns) = self.uniform_schema() {
                     let batches = glimpse.batches.iter().map(|batch| columns.conform_batch(batch));
-                    // An estimate that its column's type does not hold: the next answer may fit.
+                    // An estimate does not fit its column's type; the next interim result may fit.
                     let Ok(batches) = batches.collect::<Result<_>>() else {
                         return Ok(RunEvent::NothingYet);
                     };
@@ -643,7 +650,7 @@ impl RunHandle {
         }
     }
 
-    /// The columns that all answers are to have, if they are known and differ from what comes.
+    /// Returns the common schema of all answers, if it is known and differs from the batches'.
     fn uniform_schema(&mut self) -> Option<&UniformResultSchema> {
         if !self.wants_uniform_schema {
             return None;
@@ -657,10 +664,10 @@ impl RunHandle {
         self.uniform_schema.as_ref()?.as_ref()
     }
 
-    /// Calls `take` with all rows, and `tick` about every 50 ms while there are none.
+    /// Calls `take` with all batches, and `tick` about every 50 ms while there are none.
     ///
     /// # Errors
-    /// What the run met, and what `take` returns; [`Error::Interrupted`] where `tick` says so.
+    /// Errors of the run and of `take`; [`Error::Interrupted`] if `tick` returns it.
     pub fn for_each_batch(
         &mut self,
         mut take: impl FnMut(&RecordBatch) -> Result<()>,
@@ -676,12 +683,12 @@ impl RunHandle {
         }
     }
 
-    /// What the result rests on; none before the end.
+    /// Returns the coverage of the result, or `None` before the end.
     pub fn coverage(&self) -> Option<&Coverage> {
         self.coverage.as_ref()
     }
 
-    /// The next message, with schema and coverage noted and the end recorded.
+    /// Receives the next message. Updates schema and coverage, and records the end of the run.
     fn receive_and_record(&mut self, limit: Duration) -> Result<Option<RunMessage>> {
         let received = self.receive_message(limit);
         match &received {
@@ -739,14 +746,14 @@ impl Drop for RunHandle {
     }
 }
 
-/// How often an owner that waits is called in between.
+/// Interval at which a waiting owner is called back.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Writes all rows of a run to its output and makes that visible as one; `tick` is called
-/// with the number of rows so far, about every 50 ms and before each batch is written.
+/// Writes all rows of a run to its output and commits it. Calls `tick`
+/// with the number of rows so far, about every 50 ms and before each batch.
 ///
 /// # Errors
-/// What the run or the output met; [`Error::Interrupted`] where `tick` says so. Then nothing is visible.
+/// Errors of the run and of the output; [`Error::Interrupted`] if `tick` returns it. Nothing is visible then.
 pub fn write_to_sink(
     running: &mut RunHandle,
     sink: &SinkSpec,
@@ -754,14 +761,14 @@ pub fn write_to_sink(
     memory_bytes: u64,
     mut tick: impl FnMut(u64) -> Result<(), Interrupted>,
 ) -> Result<OutputSummary> {
-    // Only here is it known how the output ended.
+    // Only this function knows the outcome of the output, so it records the end.
     let recorder = running.recorder.take();
     let delivered = match sink.may_block_on_user_code() {
         false => write_and_commit(running, sink, id, memory_bytes, &mut tick),
         true => write_on_own_thread(running, sink, id, memory_bytes, &mut tick),
     };
     running.recorder = recorder;
-    // What is written is there once its program has ended, and its files are committed.
+    // The answer is complete once the output's program has ended and its files are committed.
     let sampled = running.coverage.as_mut().and_then(|coverage| coverage.sampled.as_mut());
     if let (Some(ends_at), Some(sampled)) = (running.deadline, sampled) {
         sampled.late_seconds = late_seconds(ends_at);
@@ -779,8 +786,8 @@ pub fn write_to_sink(
     delivered
 }
 
-/// The same on a thread of its own, so that `tick` is called while a program or a writer of
-/// the user's takes its time; its error ends that.
+/// Writes as [`write_and_commit`] does, on a thread of its own. So `tick` is called while a program or a
+/// writer of the user's blocks, and an error of `tick` cancels the run.
 fn write_on_own_thread(
     running: &mut RunHandle,
     sink: &SinkSpec,
@@ -814,7 +821,7 @@ fn write_on_own_thread(
         }
         writer.join().unwrap_or_else(|panic| Err(error_from_panic(panic.as_ref())))
     });
-    // What was written in spite of it stands.
+    // An output that was committed in spite of the interrupt stays.
     match (written, failure) {
         (Err(_), Some(stopped)) => Err(stopped.into()),
         (written, _) => written,
@@ -844,7 +851,7 @@ fn write_and_commit(
     };
     match filled {
         Ok(()) => Ok(sink.commit_with(&mut tick)?),
-        // Whoever is interrupted does not wait for what has to be thrown away.
+        // An interrupted caller does not wait for the cleanup.
         Err(Error::Interrupted) => Err(Error::Interrupted),
         Err(error) => {
             sink.abandon(&mut tick);
@@ -853,7 +860,7 @@ fn write_and_commit(
     }
 }
 
-/// Writes all rows of a run to its output, or has it take what workers have written.
+/// Writes all rows of a run to its output, or adopts the files that workers have written.
 fn write_rows(
     running: &mut RunHandle,
     sink: &mut Sink,
@@ -1132,7 +1139,7 @@ mod tests {
             assert!(matches!(error, Error::Usage { .. }), "{error:?}");
             let expected = format!("cannot spill to `{}`: {why}\nhint: ", named.display());
             assert!(error.to_string().starts_with(&expected), "{error}");
-            // What the caller says stands for what the job says.
+            // The caller's folders replace the job's.
             assert!(chosen(&[&one], &[named]).is_ok());
         }
     }

@@ -1,8 +1,8 @@
-//! What a run does and when, for whoever asks: `TIDEMILL_LOG=debug`.
+//! Output of `tracing` spans to standard error: `TIDEMILL_LOG=debug`.
 //!
 //! Splits, maps, merges, spills, requests and commits are spans of the crate `tracing`, which cost nothing
-//! while nobody looks. A program that has a subscriber of its own sees them as any others; the command
-//! line and the Python package write each to standard error when it ends, where the variable says so.
+//! without a subscriber. A program with its own subscriber receives them like any other spans. The command
+//! line and the Python package write each span to standard error when it ends, if the variable asks for it.
 
 use std::io;
 
@@ -14,10 +14,10 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The variable that asks.
+/// Environment variable with the log level.
 const LOG_ENV_VAR: &str = "TIDEMILL_LOG";
 
-/// What it may say.
+/// Accepted values of the variable, and the level that each sets.
 const LOG_LEVELS: [(&str, LevelFilter); 6] = [
     ("off", LevelFilter::OFF),
     ("error", LevelFilter::ERROR),
@@ -27,10 +27,10 @@ const LOG_LEVELS: [(&str, LevelFilter); 6] = [
     ("trace", LevelFilter::TRACE),
 ];
 
-/// Writes spans to standard error from now on, if `TIDEMILL_LOG` asks for it and nobody looks yet.
+/// Writes spans to standard error from now on, if `TIDEMILL_LOG` asks for it and no subscriber is set yet.
 ///
 /// # Errors
-/// [`Error::Usage`] for a level that there is not.
+/// [`Error::Usage`] for an unknown level.
 pub fn init_tracing_from_environment() -> Result<()> {
     let Some(asked) = std::env::var_os(LOG_ENV_VAR).filter(|asked| !asked.is_empty()) else {
         return Ok(());
@@ -40,7 +40,7 @@ pub fn init_tracing_from_environment() -> Result<()> {
         let names = LOG_LEVELS.map(|(name, _)| name);
         return Err(Error::usage(suggestions::unknown_name_message(LOG_ENV_VAR, &asked, &names)));
     };
-    // What others log may hold anything, credentials too.
+    // Logs of other crates may contain anything, credentials too.
     let is_ours = filter_fn(|metadata| metadata.target().starts_with("tidemill"));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
@@ -48,7 +48,7 @@ pub fn init_tracing_from_environment() -> Result<()> {
         .with_ansi(false)
         .with_filter(is_ours)
         .with_filter(*level);
-    // Another subscriber has the say.
+    // A subscriber that is already set keeps its place.
     let _ = tracing_subscriber::registry().with(lines).try_init();
     Ok(())
 }

@@ -1,8 +1,9 @@
-//! The columns that all answers of a watched query have in common.
+//! One schema for the interim results and the result of a watched query.
 //!
-//! An answer as it stands has two columns of bounds behind each estimate, and estimates are DOUBLE there. The result of a
-//! query that may read all of its input has neither. Whoever takes one answer after the other gets one schema: each
-//! column has the type that it has in the result, and bounds stand behind it. In the result both bounds are the value.
+//! An interim result has two columns of bounds behind each estimate, and its estimates are DOUBLE. The result
+//! of a query that may read all of its input has neither. A caller that takes one answer after the other gets
+//! one schema: each column has the type of the result, followed by its bounds. In the result both bounds
+//! equal the value.
 
 use std::sync::Arc;
 
@@ -12,17 +13,18 @@ use arrow::datatypes::{Schema, SchemaRef};
 use tidemill_base::coverage::BOUND_METADATA_KEY;
 use tidemill_base::error::{Error, Result};
 
-/// Columns of a result, with bounds behind those that are estimates until all of the input was read.
+/// The columns of a result, with bounds behind each column that is an estimate until all of the input is
+/// read.
 #[derive(Debug)]
 pub(crate) struct UniformResultSchema {
     schema: SchemaRef,
-    /// For each column of the result, whether bounds stand behind it.
+    /// True for each column of the result that has bounds behind it.
     column_has_bounds: Vec<bool>,
 }
 
 impl UniformResultSchema {
-    /// Returns the columns in common of a result and an answer as it stands; `None` if they are the same, or the answer's
-    /// are not those of the result with bounds behind some.
+    /// Returns the common schema of a result and an interim result. Returns `None` if they have the same
+    /// columns, or if the interim columns are not the result's columns with bounds behind some of them.
     pub(crate) fn new(result: &Schema, answer: &Schema) -> Option<Self> {
         if result.fields() == answer.fields() {
             return None;
@@ -51,15 +53,15 @@ impl UniformResultSchema {
         })
     }
 
-    /// The columns.
+    /// Returns the schema.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Returns a batch of the result, or of an answer as it stands, with the columns in common.
+    /// Returns a batch of the result, or of an interim result, with this schema.
     ///
     /// # Errors
-    /// [`Error::Overflow`] for an estimate that the type of its column does not hold.
+    /// [`Error::Overflow`] for an estimate that does not fit the type of its column.
     pub(crate) fn conform_batch(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let is_result = batch.num_columns() == self.column_has_bounds.len();
         let mut columns = Vec::with_capacity(self.schema.fields().len());
@@ -73,7 +75,7 @@ impl UniformResultSchema {
                 (true, false) => columns.extend(given.by_ref().take(2).cloned()),
             }
         }
-        // Not `safe`, which is Arrow's word for nulls instead of errors.
+        // Arrow calls it `safe` to return nulls instead of errors.
         let exactly = CastOptions { safe: false, ..CastOptions::default() };
         let typed = columns.iter().zip(self.schema.fields()).map(|(column, field)| {
             let cast = cast_with_options(column, field.data_type(), &exactly);
@@ -180,7 +182,7 @@ mod tests {
         assert_eq!(first.column(1).as_primitive::<Int64Type>().value(0), 7);
         assert_eq!(first.column(2).as_primitive::<Float64Type>().value(0), 6.0);
         assert!(first.column(3).is_null(0) && first.column(5).is_null(0));
-        // It is an error, and no null.
+        // The overflow is an error and not a null.
         let error = columns.conform_batch(&early(1e300)).unwrap_err().to_string();
         assert!(error.starts_with("an estimate of `n` does not fit its type"), "{error}");
     }

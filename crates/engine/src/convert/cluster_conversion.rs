@@ -1,27 +1,28 @@
-//! Inputs that are converted to files of a folder by workers elsewhere.
+//! Conversion of inputs to files of a folder by the workers of a cluster.
 //!
 //! ```text
 //!   driver                                   workers
 //!     list · begin a set
-//!       job: what is done to records, the set's folder ─►
+//!       job: mapping of records, set folder ──►
 //!       task: some inputs ───────────────────►  read · convert · write into the set's folder
-//!     adopt · commit  ◄──────────────────────── what was written, and what it rests on
+//!     adopt · commit  ◄──────────────────────── written outputs and their coverage
 //!                                                 (to a bucket: into uploads that the task names)
 //! ```
 //!
-//! All machines see the output's folder. A worker writes files there under names that nobody looks for; the driver makes
-//! them appear, all of a set or none, by the same commit as its own. Of a worker that is gone a file without an end is
-//! left, which goes with the set's folder.
+//! All machines see the output's folder. A worker writes files there under temporary names. The driver
+//! commits them, all files of a set or none, as it commits its own. A worker that is gone leaves a truncated
+//! file, which is removed with the set's folder.
 //!
-//! Of a folder in a bucket a task has the names of uploads that the driver has begun, and noted where the next run on its
-//! machine finds them; a worker sends the parts, and the driver completes all uploads of a set or none. Each time that a task
-//! is done has uploads of its own: after a worker that is gone they are begun anew, and for one that does it beside another
-//! ([`COPIES`]) there are further ones from the start. Those that are not completed are thrown away in the end. An input
-//! that is likely to become a small object has none, and its bytes come back; where it has become a large one, it is a
-//! task once more.
+//! For a folder in a bucket, a task carries the names of uploads that the driver has begun. The driver logs
+//! these uploads where the next run on its machine finds them. A worker sends the parts, and the driver
+//! completes all uploads of a set or none. Each execution of a task has its own uploads: after a worker is
+//! lost the driver begins new ones, and a worker that executes the task beside another ([`TASK_COPIES_MAX`])
+//! has further uploads from the start. The driver aborts unused uploads at the end. An input that is likely
+//! to become a small object has no upload, and its bytes come back inline. If it becomes a large object, the
+//! driver submits it as another task.
 //!
-//! A job is `TIDECONV` and a section `J`; a task and what comes of it are the same with `T` and `D`, behind which sections `B`
-//! are copies of refused records, and `O` small objects.
+//! A job message is `TIDECONV` and a section `J`; a task and its result are the same with `T` and `D`. Behind
+//! these, sections `B` hold copies of rejected records, and sections `O` hold small objects.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -57,7 +58,7 @@ use super::{
     ConvertedInput, InputResources, RunId, UncommittedOutput,
 };
 
-/// What each message begins with.
+/// The first bytes of each message.
 pub(crate) const CONVERSION_MESSAGE_MAGIC: &[u8; 8] = b"TIDECONV";
 
 const JOB_SECTION: u8 = b'J';
@@ -66,29 +67,30 @@ const RESULT_SECTION: u8 = b'D';
 const REJECTED_COPY_SECTION: u8 = b'B';
 const OBJECT_SECTION: u8 = b'O';
 
-/// So many inputs are one task at most.
+/// Maximum number of inputs in one task.
 const TASK_INPUTS_MAX: usize = 64;
-/// Each thread gets about so many tasks, where there are so many inputs.
+/// Target number of tasks for each thread, if there are enough inputs.
 const TASKS_PER_THREAD: usize = 8;
-/// Of so many inputs it is looked at whether all machines see them.
+/// Maximum number of inputs that are probed for visibility on every machine.
 const PROBED_PATHS_MAX: usize = 64;
 
-/// So many workers may do a task at the same time, each with uploads of its own; what is large for one beyond them is a
-/// task once more.
+/// Maximum number of workers that execute a task at the same time with uploads of their own. Large outputs of
+/// a further worker become another task.
 const TASK_COPIES_MAX: usize = 2;
-/// An input of so many bytes is likely to become an object that is not small; of one that is compressed, fewer do.
+/// Size from which an input is likely to become an object that is not small. A compressed input needs fewer
+/// bytes.
 const LARGE_INPUT_BYTES_MIN: u64 = 256 << 10;
 const LARGE_COMPRESSED_INPUT_BYTES_MIN: u64 = 32 << 10;
 
-/// What all tasks have in common.
+/// The common part of all tasks of a conversion.
 #[derive(Debug, Serialize, Deserialize)]
 struct ConversionJob {
     source: SpecDescription,
     select: Option<String>,
     condition: Option<String>,
-    /// Where files are before they appear; none of a folder in a bucket.
+    /// Staging folder of the set; `None` for a folder in a bucket.
     folder: Option<PathBuf>,
-    /// The output, as the user names it.
+    /// The output's path or URL, as the user wrote it.
     output: String,
     format: String,
     compression: Option<String>,
@@ -98,16 +100,16 @@ struct ConversionJob {
     max_bad: String,
 }
 
-/// Some inputs.
+/// A task: inputs to convert.
 #[derive(Debug, Serialize, Deserialize)]
 struct ConversionTask {
     tasks: Vec<ConversionInput>,
-    /// For each time that the task is done at once, and each input, the upload that was begun for it, if one was.
+    /// Uploads by task copy and input: the upload begun for the input, if there is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     uploads: Vec<Vec<Option<String>>>,
 }
 
-/// What came of each of them.
+/// The result of a task, with one entry for each input.
 #[derive(Debug, Serialize, Deserialize)]
 struct ConversionTaskResult {
     done: Vec<InputResult>,
@@ -118,7 +120,7 @@ struct ConversionTaskResult {
 #[derive(Debug, Serialize, Deserialize)]
 struct InputResult {
     came: InputOutcome,
-    /// The names of its copies of refused records, which follow in this order.
+    /// Names of the copies of its rejected records. The contents follow as sections in this order.
     copies: Vec<String>,
 }
 
@@ -129,16 +131,16 @@ enum InputOutcome {
         coverage: Box<Coverage>,
         warning: Option<String>,
     },
-    /// An upload has to be begun for its object.
+    /// The object needs an upload, which the driver has to begin.
     TooLarge,
     Failed(SerializedError),
 }
 
-/// What was written.
+/// The output of one input.
 #[derive(Debug, Serialize, Deserialize)]
 enum WrittenOutput {
     File(StagedSetFile),
-    /// A small one's bytes follow in a section.
+    /// An object. The bytes of a small one follow in a section.
     Object(StagedObject),
 }
 
@@ -170,7 +172,7 @@ fn append_section(out: &mut Vec<u8>, kind: u8, content: &[u8]) -> Result<()> {
         .map_err(|e| Error::io("write", "a worker's message", e))
 }
 
-/// The sections of a message.
+/// Returns a reader of a message's sections.
 fn open_message(bytes: &[u8]) -> Result<SectionReader<'_>> {
     let rest = bytes
         .strip_prefix(CONVERSION_MESSAGE_MAGIC)
@@ -189,10 +191,10 @@ fn decode_first_section<T: DeserializeOwned>(
     }
 }
 
-/// Refuses a place for what goes from worker to worker, where nothing does.
+/// Refuses options for scratch storage, which a conversion does not use.
 ///
 /// # Errors
-/// [`Error::Usage`].
+/// [`Error::Usage`] if an option is set.
 pub fn check_no_scratch_storage(scratch: &ScratchSpec) -> Result<()> {
     if *scratch == ScratchSpec::default() {
         return Ok(());
@@ -204,10 +206,11 @@ pub fn check_no_scratch_storage(scratch: &ScratchSpec) -> Result<()> {
 }
 
 impl Conversion {
-    /// Who converts elsewhere, if somebody does.
+    /// Returns the workers of the conversion, if it has any and they can execute it.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is done on one machine, unless it may be done here, which is a warning.
+    /// [`Error::Usage`] if only one machine can run the conversion. If it may run locally, this is a warning
+    /// instead.
     pub(super) fn usable_workers(
         &self,
         all: &mut ConversionReport,
@@ -226,7 +229,7 @@ impl Conversion {
         ))
     }
 
-    /// Has a set of inputs converted by workers.
+    /// Converts a set of inputs on the workers, and commits it.
     pub(super) fn convert_set_on_workers(
         &self,
         tasks: &[ConversionInput],
@@ -286,7 +289,7 @@ impl Conversion {
             ),
         };
         if let Err(error) = dealt {
-            // Whoever is interrupted does not wait for it.
+            // An interrupted caller does not wait for the cleanup.
             if !cancel.is_cancelled() {
                 set.abandon(&mut wait);
             }
@@ -297,7 +300,8 @@ impl Conversion {
         Ok(())
     }
 
-    /// The inputs whose objects may be written; what becomes of the others is noted as where one machine writes them.
+    /// Returns the inputs whose objects may be written. Records the others as a conversion on one machine
+    /// does.
     fn select_writable_inputs(
         &self,
         tasks: &[ConversionInput],
@@ -341,7 +345,7 @@ impl Conversion {
         Ok(wanted)
     }
 
-    /// Has inputs converted into a set.
+    /// Converts inputs on the workers into a set.
     fn run_on_workers(
         &self,
         tasks: &[ConversionInput],
@@ -390,7 +394,7 @@ impl Conversion {
                 .with_overrides(&self.sink.storage_options)
                 .worker_options(),
             shared_paths: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
-            // Both find the same.
+            // The programs of source and sink find the same files.
             shipped_files: ShippedFile::collect_from_program(
                 self.source.filter_program.as_ref().or(self.sink.exec.as_ref()),
                 cancel,
@@ -399,7 +403,7 @@ impl Conversion {
         let ends = EndJobGuard(there);
         let threads = there.pool.worker_counts()?.threads;
         let inputs = group_inputs(tasks, threads);
-        // What a program makes of a few bytes may be many, and it is not to be asked twice.
+        // A program can make many bytes of a few, and must not run twice for one input.
         let is_any = self.sink.exec.is_some() || self.source.filter_program.is_some();
         let mut dealt = ConversionTaskSource {
             uploads_every_input: vec![is_any; inputs.len()],
@@ -422,7 +426,7 @@ impl Conversion {
         let tried = dealt.tried_inputs;
         *all = dealt.report;
         match ran {
-            // Enough have failed.
+            // Too many inputs have failed.
             Err(Error::Interrupted) if !cancel.is_cancelled() => {}
             ran => ran?,
         }
@@ -432,13 +436,13 @@ impl Conversion {
     }
 }
 
-/// Where workers write.
+/// The set of outputs that the workers write.
 enum WorkerOutputSet<'a> {
     Files(&'a FileSet),
     Objects(&'a ObjectSet),
 }
 
-/// Ends what workers do.
+/// Ends the job of the workers when dropped.
 struct EndJobGuard<'a>(&'a ConversionWorkers);
 
 impl Drop for EndJobGuard<'_> {
@@ -447,7 +451,7 @@ impl Drop for EndJobGuard<'_> {
     }
 }
 
-/// Runs of inputs that are about equally large.
+/// Groups consecutive inputs into tasks of about equal size.
 fn group_inputs(tasks: &[ConversionInput], threads: usize) -> Vec<&[ConversionInput]> {
     let total: u64 = tasks.iter().map(|task| task.bytes).sum();
     let target = total.div_ceil((threads.max(1) * TASKS_PER_THREAD) as u64).max(1);
@@ -463,22 +467,22 @@ fn group_inputs(tasks: &[ConversionInput], threads: usize) -> Vec<&[ConversionIn
     cut
 }
 
-/// Inputs on their way.
+/// The tasks of a conversion, and the results received so far.
 struct ConversionTaskSource<'a> {
     inputs_by_task: Vec<&'a [ConversionInput]>,
-    /// Of which of them each is given uploads.
+    /// True for each task whose inputs all get uploads.
     uploads_every_input: Vec<bool>,
-    /// Of the others inputs of so many bytes are.
+    /// In other tasks, inputs of at least this many bytes get uploads.
     large_input_bytes_min: u64,
     set: &'a WorkerOutputSet<'a>,
     settings: &'a RunSettings,
     report: ConversionReport,
-    /// Inputs of which it is known what came.
+    /// Number of inputs whose outcome is known.
     tried_inputs: usize,
 }
 
 impl ConversionTaskSource<'_> {
-    /// Begins uploads for the inputs of a task that are likely to need them, as often as it may be done at once.
+    /// Begins uploads for the inputs of a task that are likely to need them, once for each copy of the task.
     fn begin_task_uploads(
         &self,
         number: usize,
@@ -510,7 +514,7 @@ impl ConversionTaskSource<'_> {
         Ok(all.chunks(targets.len()).map(given).collect())
     }
 
-    /// Keeps copies of refused records where this machine's own are kept.
+    /// Saves copies of rejected records where this machine saves its own.
     fn save_rejected_copies(
         &self,
         task: &ConversionInput,
@@ -575,7 +579,7 @@ impl TaskSource for ConversionTaskSource<'_> {
                     if let WorkerOutputSet::Files(_) = self.set {
                         return Err(invalid_message_error("a file is never too large"));
                     }
-                    // Others of its size are likely to be so too.
+                    // Other inputs of its size are likely to be too large as well.
                     self.large_input_bytes_min = self.large_input_bytes_min.min(task.bytes);
                     self.tried_inputs -= 1;
                     self.inputs_by_task.push(std::slice::from_ref(task));
@@ -620,7 +624,7 @@ impl TaskSource for ConversionTaskSource<'_> {
         let took =
             TaskTime { cpu: Duration::from_micros(cpu_us), wall: Duration::from_micros(wall_us) };
         self.settings.progress.map_counters().add_worker_cpu(took.cpu);
-        // More would fail as well.
+        // Further inputs would fail as well.
         if goes_on {
             Ok(TaskStats { time: took, input_bytes: bytes })
         } else {
@@ -639,27 +643,27 @@ impl TaskSource for ConversionTaskSource<'_> {
     }
 }
 
-/// Where a worker writes.
+/// The place where a worker writes its outputs.
 enum TaskOutputLocation {
     Folder(PathBuf),
     Bucket(BucketFolder),
 }
 
-/// A conversion as one process elsewhere does its tasks.
+/// Executes the tasks of a conversion in a worker process.
 pub(crate) struct ConversionTaskExecutor {
     conversion: Conversion,
     output_location: TaskOutputLocation,
     format: OutputFormat,
     settings: RunSettings,
-    /// One task at a time; it has all threads.
+    /// Serializes tasks, as one task uses all threads.
     task_lock: Mutex<()>,
 }
 
 impl ConversionTaskExecutor {
-    /// Takes a job.
+    /// Prepares the execution of a job.
     ///
     /// # Errors
-    /// Where it is of another release.
+    /// Returns an error if the job comes from another release.
     pub(crate) fn new(
         job: &[u8],
         settings: &RunSettings,
@@ -708,7 +712,7 @@ impl ConversionTaskExecutor {
         })
     }
 
-    /// Does a task; what comes of it, its error included, is a message to whoever dealt it.
+    /// Executes a task, and returns the message for the driver: the results, or the error.
     pub(crate) fn run_task(&self, task: &[u8], copy: usize) -> Vec<u8> {
         let _alone = self.task_lock.lock();
         let tasks = open_message(task).and_then(|mut sections| {
@@ -727,14 +731,14 @@ impl ConversionTaskExecutor {
                 },
             )
         })
-        // A message that cannot be made is none, and says so to whoever reads it.
+        // An empty message is invalid, and the driver reports it.
         .unwrap_or_default()
     }
 
     fn convert_inputs(&self, inputs: &ConversionTask, copy: usize) -> Result<Vec<u8>> {
         let tasks = inputs.tasks.as_slice();
         let (began, cpu_before) = (Instant::now(), process_cpu_seconds());
-        // Copies of what is refused, where records may be.
+        // Rejected records are copied if the run tolerates any.
         let copies = match self.settings.max_bad {
             BadRecordLimit::Count(0) => None,
             _ => Some(create_rejected_copies_folder(&self.settings)?),
@@ -800,7 +804,7 @@ impl ConversionTaskExecutor {
                 None => Error::Interrupted.into(),
             };
             let folder = settings.rejected_folder.as_ref();
-            // What is converted again is told of then.
+            // An input that is converted again reports its rejected records then.
             let folder = folder.filter(|_| !matches!(came, InputOutcome::TooLarge));
             let own = folder.map(|folder| folder.join(task.rejected_copies_folder()));
             let files = own.map_or(Ok(Vec::new()), |own| read_files_below(&own))?;
@@ -823,7 +827,7 @@ impl ConversionTaskExecutor {
     }
 }
 
-/// A folder that goes when it is not wanted any more.
+/// A temporary folder for copies of rejected records, removed when dropped.
 struct RejectedCopiesFolder(PathBuf);
 
 impl Drop for RejectedCopiesFolder {
@@ -839,7 +843,7 @@ fn create_rejected_copies_folder(settings: &RunSettings) -> Result<RejectedCopie
     Ok(RejectedCopiesFolder(folder))
 }
 
-/// The files below a folder, which need not be there, and what they hold.
+/// Reads all files below a folder: their relative paths and contents. A missing folder has no files.
 fn read_files_below(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(next) = folders.pop() {

@@ -5,10 +5,10 @@
 //!   a folder     each input ── select · where ──► a file of its own, a set of them at a time
 //! ```
 //!
-//! With one output a conversion is a query without grouping, whose rows come in the order of the
-//! input. With a folder every input has an output of its own, named as it is below what was asked
-//! for; the files appear in sets, each all at once, and an input that cannot be converted is
-//! told of in the end and does not keep the others. Workers elsewhere may convert them ([`elsewhere`]).
+//! With one output, a conversion is a query without grouping whose rows keep the order of the input.
+//! With a folder, every input has its own output, named by the input's path below the listed folder.
+//! The files appear in sets, each set at once. An input that cannot be converted is reported at the
+//! end and does not stop the others. Workers of a cluster can convert them ([`cluster_conversion`]).
 
 pub(crate) mod cluster_conversion;
 
@@ -46,63 +46,63 @@ use tidemill_tables::partial_tables::merge_coverages;
 
 use crate::run_handle::RunHandle;
 
-/// A set ends with so many files …
+/// Maximum number of files in a set.
 const SET_FILES_MAX: usize = 1000;
-/// … or once its inputs have so many bytes.
+/// A set is complete once its inputs have this many bytes.
 const SET_INPUT_BYTES_TARGET: u64 = 1 << 30;
-/// After so many inputs that cannot be converted no more are tried.
+/// Number of inputs that cannot be converted after which no more are tried.
 const FAILURES_MAX: usize = 100;
-/// How many of them are named.
+/// Maximum number of failed inputs that the error names.
 const LISTED_FAILURES_MAX: usize = 5;
-/// How many paths [`Written`] lists.
+/// Maximum number of paths that [`OutputSummary`] lists.
 const LISTED_PATHS_MAX: usize = 5;
 
-/// What to convert, and to what.
+/// A conversion: its inputs, the mapping of each record, and the output.
 #[derive(Debug, Clone)]
 pub struct Conversion {
-    /// The inputs, and how they are read.
+    /// The inputs, and the options for reading them.
     pub source: SourceSpec,
-    /// Columns and expressions, as SQL has them behind SELECT. Default: all columns.
+    /// Columns and expressions as in SQL's SELECT list. Default: all columns.
     pub select: Option<String>,
-    /// Which records are kept, as SQL has it behind WHERE. Default: all.
+    /// Condition as in SQL's WHERE clause; records that do not meet it are left out. Default: all records.
     pub condition: Option<String>,
     /// The output: a file, a template with columns in braces, or a folder.
     pub sink: SinkSpec,
-    /// Whether an output that exists is left as it is, where the output is a folder. Default:
-    /// it is an error.
+    /// True if existing outputs in the output folder are skipped. Default: false, an existing output is an
+    /// error.
     pub skip_existing: bool,
-    /// Who converts inputs to files of a folder. Default: this process.
+    /// The workers that convert inputs to files of a folder. Default: this process.
     pub workers: Option<ConversionWorkers>,
 }
 
-/// Who converts inputs elsewhere.
+/// The cluster workers that execute a conversion.
 #[derive(Debug, Clone)]
 pub struct ConversionWorkers {
-    /// Who.
+    /// The pool of workers.
     pub pool: Arc<dyn WorkerPool>,
-    /// Whether what they do not do is done by this process, with a warning.
+    /// True if this process executes, with a warning, a conversion that cannot run on the workers.
     pub may_run_locally: bool,
-    /// So many workers may end over the same inputs. Default: 4.
+    /// Number of workers that may end over the same inputs before the run fails. Default: 4.
     pub task_attempts_max: Option<usize>,
 }
 
-/// What came of a conversion to a folder.
+/// The outcome of a conversion to a folder.
 #[derive(Debug, Default)]
 pub struct ConversionReport {
-    /// What was written.
+    /// Counts and paths of the written files.
     pub output_summary: OutputSummary,
-    /// What it rests on.
+    /// Coverage of all converted inputs.
     pub coverage: Coverage,
-    /// Outputs that were there already, and were left.
+    /// Number of existing outputs that were skipped.
     pub skipped_outputs: u64,
-    /// Why inputs were not converted.
+    /// Errors of the inputs that were not converted.
     pub failures: Vec<Error>,
-    /// Inputs that were not tried, after too many failures.
+    /// Number of inputs that were not tried because too many failed.
     pub untried_inputs: u64,
 }
 
 impl ConversionReport {
-    /// The failures as one error, if there are any.
+    /// Returns the failures as one error, or `None` if there are none.
     pub fn to_error(&self) -> Option<Error> {
         if self.failures.is_empty() {
             return None;
@@ -121,17 +121,17 @@ impl ConversionReport {
     }
 }
 
-/// An input and where it goes.
+/// An input and the name of its output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ConversionInput {
     url: String,
     bytes: u64,
-    /// Below the folder, with `/`.
+    /// Path of the output below the folder, with `/` as separator.
     target: String,
 }
 
 impl Conversion {
-    /// What is done to each record, in words; none if nothing is.
+    /// Returns the mapping of each record as SQL text, or `None` if records are copied as they are.
     pub fn describe_selection(&self) -> Option<String> {
         match (&self.select, &self.condition) {
             (None, None) => None,
@@ -141,10 +141,10 @@ impl Conversion {
         }
     }
 
-    /// Refuses what only a folder as the output can have.
+    /// Refuses options that need a folder as the output.
     ///
     /// # Errors
-    /// [`Error::Usage`].
+    /// [`Error::Usage`] for such an option.
     pub fn check_single_output(&self) -> Result<()> {
         match self.skip_existing {
             true => Err(Error::usage_with_hint(
@@ -155,11 +155,11 @@ impl Conversion {
         }
     }
 
-    /// Begins to convert every input to a file of its own, on a thread; what came of it is there
-    /// once the run has ended.
+    /// Starts converting every input to a file of its own, on a thread. The report is complete once the
+    /// run has ended.
     ///
     /// # Errors
-    /// As [`Running::query`].
+    /// The errors of [`RunHandle::start_query`].
     pub fn start_to_folder(
         self,
         settings: &RunSettings,
@@ -177,16 +177,16 @@ impl Conversion {
         Ok((running, converted))
     }
 
-    /// Whether the output is a folder: it exists as one, or its name ends with `/`.
+    /// Returns true if the output is a folder: it exists as one, or its name ends with `/`.
     pub fn is_to_folder(&self) -> bool {
         let url = &self.sink.url;
         url.ends_with('/') || (url != "-" && !url.contains("://") && Path::new(url).is_dir())
     }
 
-    /// The conversion as a query, for one output.
+    /// Returns the conversion to one output as a query.
     ///
     /// # Errors
-    /// [`Error::Usage`] if `select` is no list or `condition` no condition.
+    /// [`Error::Usage`] if `select` is not a select list or `condition` is not a condition.
     pub fn to_query(&self) -> Result<Query> {
         self.query_for_source(self.source.clone())
     }
@@ -200,16 +200,16 @@ impl Conversion {
         })
     }
 
-    /// Converts every input to a file of its own, in the folder that is the output.
+    /// Converts every input to a file of its own in the output folder.
     ///
     /// Cost: each input is listed, planned and read by itself, some milliseconds besides its
     /// bytes. Memory: a few hundred bytes for each input, and a share of the budget for each
     /// thread.
     ///
     /// # Errors
-    /// What is wrong with the request as a whole: [`Error::Usage`], [`Error::NotFound`],
-    /// [`Error::Exists`]; and [`Error::Interrupted`]. What is wrong with one input is among
-    /// [`Converted::failures`].
+    /// Errors of the request as a whole: [`Error::Usage`], [`Error::NotFound`],
+    /// [`Error::OutputExists`]; and [`Error::Interrupted`]. Errors of single inputs are in
+    /// [`ConversionReport::failures`].
     pub fn run_to_folder(&self, settings: &RunSettings, run: &RunId) -> Result<ConversionReport> {
         self.to_query()?;
         let Some(format) = self.sink.format else {
@@ -254,7 +254,7 @@ impl Conversion {
         Ok(all)
     }
 
-    /// The inputs, each with the name of its output.
+    /// Lists the inputs, each with the name of its output.
     fn list_inputs(
         &self,
         format: OutputFormat,
@@ -292,7 +292,8 @@ impl Conversion {
         Ok(tasks)
     }
 
-    /// Leaves out what exists already, if it may be left; returns how much that was.
+    /// Removes inputs whose outputs exist, if the conversion skips these; returns their number. Fails on the
+    /// first existing output otherwise.
     fn skip_or_refuse_existing(&self, tasks: &mut Vec<ConversionInput>) -> Result<u64> {
         if self.sink.overwrite || self.bucket_url().is_some() {
             return Ok(0);
@@ -314,7 +315,7 @@ impl Conversion {
         }
     }
 
-    /// The output's URL, if it is in a bucket.
+    /// Returns the output's URL if it is in a bucket.
     fn bucket_url(&self) -> Option<&str> {
         let is_bucket = matches!(Location::parse(&self.sink.url), Ok(Some(Location::S3 { .. })));
         is_bucket.then_some(self.sink.url.as_str())
@@ -368,7 +369,8 @@ impl Conversion {
         Ok(())
     }
 
-    /// Converts some inputs, as many at once as there are threads; how many were tried, as `done` says when to stop.
+    /// Converts inputs in parallel, one for each thread. `done` takes each outcome and returns false to stop.
+    /// Returns the number of inputs that were tried.
     fn convert_inputs(
         &self,
         tasks: &[ConversionInput],
@@ -463,7 +465,7 @@ impl Conversion {
         };
         let schema = rows.schema().clone();
         let cancel = &settings.cancel;
-        // Rows of a query are read by its own threads, with turns of their own.
+        // A query's own threads read its rows, and take turns of their own.
         let takes_turns = matches!(rows, InputRows::Source(_));
         let mut next_rows = || {
             if takes_turns {
@@ -532,11 +534,11 @@ impl Conversion {
             }
         };
         let mut wait = || cancel.check();
-        // Braces in a name are no columns.
+        // Escaped: braces in a name are not columns of a path template.
         let target = task.target.replace('{', "{{").replace('}', "}}");
         let url = format!("{}/{target}", self.sink.url.trim_end_matches('/'));
         let spec = SinkSpec { url, ..self.sink.clone() };
-        // Several files are written at once.
+        // One thread: several files are written at the same time.
         let room = SinkResources { memory_limit_bytes: limit, threads: 1 };
         let mut sink = match Sink::create_with(&spec, schema, run, room, cancel, &mut wait) {
             Err(tidemill_sink::Error::OutputExists { .. }) if self.skip_existing => {
@@ -553,13 +555,13 @@ impl Conversion {
     }
 }
 
-/// What each of the inputs that are converted at once has.
+/// The resources of each of the inputs that are converted at the same time.
 struct InputResources {
-    /// How many they are.
+    /// Number of inputs converted at the same time.
     concurrent_inputs: usize,
     threads: usize,
     memory_bytes: u64,
-    /// What of that its output may hold.
+    /// Part of `memory_bytes` that the output may hold.
     output_memory_bytes_max: usize,
 }
 
@@ -577,24 +579,25 @@ impl InputResources {
     }
 }
 
-/// Where outputs are written.
+/// The destination of the outputs of a set of inputs.
 enum ConversionTarget<'a> {
-    /// Files that appear together.
+    /// Local files that are committed together.
     FileSet(Box<FileSet>),
-    /// Files that whoever has the set makes appear.
+    /// Staged files that the driver, which has the set, commits.
     StagedFiles(FileSetWriter),
-    /// Objects that whoever has the set makes appear; to some targets uploads were begun.
+    /// Objects that the driver, which has the set, commits. The map gives the upload of each target that has
+    /// one.
     UploadedObjects(ObjectSetWriter, HashMap<String, String>),
-    /// Objects, each of which appears by itself.
+    /// Objects, each of which is committed by itself.
     SeparateObjects(&'a RunId),
 }
 
-/// An input that has been converted.
+/// The outcome of converting one input.
 #[derive(Default)]
 struct ConvertedInput {
     coverage: Coverage,
     output_summary: OutputSummary,
-    /// What was written, where it does not appear yet.
+    /// The output, if it is not committed yet.
     uncommitted: Option<UncommittedOutput>,
 }
 
@@ -604,24 +607,24 @@ impl ConvertedInput {
     }
 }
 
-/// What was written and does not appear yet.
+/// An output that is not committed yet.
 enum UncommittedOutput {
     StagedFile(StagedSetFile),
-    /// With the bytes of a small one.
+    /// An uploaded object. A small one is not uploaded yet, and its bytes are in the vector.
     UploadedObject(StagedObject, Vec<u8>),
-    /// An object for which an upload has to be begun.
+    /// An object that is too large for the inline limit and needs an upload.
     TooLarge,
 }
 
 impl ConversionInput {
-    /// The folder of copies of its refused records, among those of other inputs.
+    /// Returns the name of the folder for copies of the input's rejected records, unique among the inputs.
     fn rejected_copies_folder(&self) -> String {
         self.target.replace('/', "-")
     }
 }
 
 impl ConversionReport {
-    /// Takes in what came of an input.
+    /// Adds the outcome of an input.
     fn add_input(&mut self, coverage: Coverage, written: OutputSummary, settings: &RunSettings) {
         let has_copy = self.coverage.rejected_copy.is_some() || coverage.rejected_copy.is_some();
         let folder = settings.rejected_folder.as_ref().filter(|_| has_copy);
@@ -633,19 +636,19 @@ impl ConversionReport {
         self.output_summary = sum_summaries(std::mem::take(&mut self.output_summary), written);
     }
 
-    /// Notes why an input was not converted; whether others are to be tried.
+    /// Adds the error of an input; returns true if further inputs are to be tried.
     fn add_failure(&mut self, error: Error, task: &ConversionInput) -> bool {
         self.failures.push(name_input_in_error(error, &redact_url(&task.url)));
         self.failures.len() < FAILURES_MAX
     }
 }
 
-/// What is written of an input.
+/// The rows that are written for one input.
 enum InputRows {
-    /// What SQL makes of its records.
+    /// The result of a query over the input.
     Query(Box<Results>),
-    /// Its records as they are. Planning takes a millisecond or two, which for a small file is
-    /// most of the work.
+    /// The input's records as they are. Planning takes a millisecond or two, which is most of the work
+    /// for a small file.
     Source(Box<WholeSourceReader>),
 }
 
@@ -672,13 +675,13 @@ impl InputRows {
     }
 }
 
-/// A source read from its beginning to its end.
+/// A reader of all splits of a source, from beginning to end.
 struct WholeSourceReader {
     source: Arc<Source>,
     schema: SchemaRef,
     splits: std::vec::IntoIter<Split>,
     options: ReadOptions,
-    /// What is told of the splits to come.
+    /// The announced accesses of the splits to come.
     access_plan: Option<Arc<AccessPlan>>,
     reader: Option<SplitReader>,
     coverage: Coverage,
@@ -742,7 +745,7 @@ impl WholeSourceReader {
                     }
                     None => {
                         self.options.reject_log.finish(self.coverage.rows.done)?;
-                        // Only reading shows all of it.
+                        // Damage is known only after reading.
                         let salvaged = self.source.salvage_reports();
                         let left_out = salvaged.iter().map(|file| file.bytes_left_out).sum();
                         self.coverage.bytes.left_out = left_out;
@@ -788,7 +791,7 @@ fn sum_summaries(one: OutputSummary, two: OutputSummary) -> OutputSummary {
     }
 }
 
-/// The error with its input's name, if it does not say it.
+/// Adds the input's name to an error that does not contain it.
 fn name_input_in_error(error: Error, url: &str) -> Error {
     if error.to_string().contains(url) {
         return error;
@@ -802,7 +805,7 @@ fn name_input_in_error(error: Error, url: &str) -> Error {
     }
 }
 
-/// The output's name: the input's with another suffix, its compression aside.
+/// Returns the output's name: the input's name with another suffix, without the suffix of its compression.
 fn output_name(below: &str, format: OutputFormat) -> String {
     let (stem, _) = Compression::strip_suffix(below);
     let stem = match (Format::from_suffix(stem), stem.rsplit_once('.')) {
@@ -824,7 +827,7 @@ mod tests {
             ("x.y/access", "x.y/access.rowfile"),
             ("2013.01", "2013.01.rowfile"),
             ("a.log.zst", "a.rowfile"),
-            // Whose numbers tell them apart.
+            // The numbers tell these files apart.
             ("a.log.1", "a.log.1.rowfile"),
             ("a.log-20261128.gz", "a.log-20261128.rowfile"),
             ("a.rowfile", "a.rowfile"),

@@ -1,11 +1,11 @@
-//! The job definition: what a job file, the command line and Python all say.
+//! The job definition, shared by job files, the command line and Python.
 //!
-//! A job file is TOML (`docs/job-file.md`), and Python hands over the same tree as a `dict`.
-//! Both become one tree of values that remember the line they came from; overrides
-//! (`--set source.url=…`) are written into that tree; then each section takes the keys it
-//! knows out of it, and what is left over is a mistake with a line number and a nearest
-//! right name. Nothing here looks at a file or an SQL expression: that a column is unknown
-//! is the planner's to say.
+//! A job file is TOML (`docs/job-file.md`), and Python passes the same tree as a `dict`.
+//! Both become one tree of values that remember their line. Overrides
+//! (`--set source.url=…`) are written into that tree. Then each section takes the keys that it
+//! knows, and a remaining key is an error with a line number and the nearest valid
+//! name. This module opens no file and parses no SQL expression: unknown columns
+//! are reported by the planner.
 
 mod section;
 mod value_tree;
@@ -35,16 +35,16 @@ use value_tree::{
     JobValue, JobValueNode, JobValueTree, NewlineOffsets, tree_with_line_numbers, value_from_json,
 };
 
-/// The name by which SQL knows a job's only source.
+/// The table name of a job's only source in SQL.
 pub const SOURCE_NAME: &str = "source";
 
-/// A job: from where, through which map, into which tables, to where.
+/// A job: its sources, map, aggregation, sink and settings.
 #[derive(Debug, Clone, Default)]
 pub struct Job {
-    /// What people call it. Default: none.
+    /// The job's name. Default: none.
     pub name: Option<String>,
-    /// Files and objects that the programs of its sources and its sink find by name in their working folder. Default:
-    /// none, and they work in the run's.
+    /// Files and objects that the programs of the sources and the sink find by name in their working folder.
+    /// Default: none, and the programs work in the run's folder.
     pub program_files: Vec<String>,
     /// The named sources; further files may be quoted in the map's SQL.
     pub sources: Vec<NamedSource>,
@@ -52,25 +52,25 @@ pub struct Job {
     pub map: Option<String>,
     /// The mergeable aggregation. Default: none, and the map's rows are the result.
     pub aggregation: Option<JobAggregation>,
-    /// Where the result goes. Default: standard output.
+    /// The destination of the result. Default: standard output.
     pub sink: Option<SinkSpec>,
-    /// Limits, which the command line's flags of the same names override.
+    /// Resource limits; flags of the same names override them.
     pub limits: ResourceLimits,
-    /// When the answer may rest on a part of the input; flags of the same names override it.
+    /// Settings for answers from a part of the input; flags of the same names override them.
     pub turbo: TurboSettings,
 }
 
-/// One aggregation: the key columns, and an expression for each column that is computed.
+/// An aggregation: the key columns, and an expression for each computed column.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JobAggregation {
-    /// Columns of the map that rows are grouped by; none: one row for everything.
+    /// Key columns of the map's rows. Empty: all rows form one group.
     pub group_by: Vec<String>,
     /// Column name and aggregate expression, in the job file's order.
     pub aggregates: Vec<(String, String)>,
 }
 
 impl Job {
-    /// What the job log keeps of it.
+    /// Returns the description of the job for the job log.
     pub fn describe_run(&self, output: Option<String>) -> RunDescription {
         RunDescription {
             verb: "run",
@@ -101,11 +101,11 @@ impl Job {
         Job::from_toml(&text, &origin, overrides)
     }
 
-    /// What messages call a job file, or standard input if `path` is `-`, and its text.
+    /// Reads the text of a job file, or of standard input if `path` is `-`. Returns its name for messages and
+    /// the text.
     ///
     /// # Errors
-    /// [`Error::NotFound`] or [`Error::Io`] if it cannot be read, [`Error::Usage`] if it is not
-    /// UTF-8.
+    /// [`Error::NotFound`] or [`Error::Io`] if it cannot be read, [`Error::Usage`] if it is not UTF-8.
     pub fn read_job_text(path: &Path) -> Result<(String, String)> {
         let (origin, bytes) = if path == Path::new("-") {
             let mut bytes = Vec::new();
@@ -120,8 +120,8 @@ impl Job {
         Ok((origin, text))
     }
 
-    /// Reads a job from TOML; `origin` is what error messages call the text, and each
-    /// override is a dotted key with its value as on the command line.
+    /// Reads a job from TOML. Messages call the text `origin`. Each override is a dotted key with its
+    /// value as on the command line.
     ///
     /// ```
     /// let job = tidemill_engine::job::Job::from_toml(
@@ -135,17 +135,17 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::Usage`] with the line for text that is not TOML, an unknown key, a value of
-    /// the wrong type, a missing key, and what this release does not do.
+    /// the wrong type, a missing key, and a feature that this release does not have.
     pub fn from_toml(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
         Job::from_toml_with_sources(text, origin, overrides, Vec::new())
     }
 
-    /// Reads a job from TOML, with sources that the program around has in memory. Each takes the place of the job's source
-    /// of its name, or is added if the map reads a table of that name. One called [`SOURCE_NAME`] takes the place of an
-    /// only source whatever that is called.
+    /// Reads a job from TOML, with sources that the calling program holds in memory. Each replaces the job's
+    /// source of its name, or is added if the map reads a table of that name. A source called [`SOURCE_NAME`]
+    /// replaces an only source of any name.
     ///
     /// # Errors
-    /// As [`Job::from_toml`]; [`Error::Usage`] for a source that the job does not read.
+    /// The errors of [`Job::from_toml`]; [`Error::Usage`] for a source that the job does not read.
     pub fn from_toml_with_sources(
         text: &str,
         origin: &str,
@@ -155,18 +155,18 @@ impl Job {
         Job::from_tree(parse_toml(text, origin)?, origin, overrides, given)
     }
 
-    /// Reads a job from a JSON object of the same shape as the TOML; `null` is "not given".
+    /// Reads a job from a JSON object of the same shape as the TOML. A `null` counts as a missing key.
     ///
     /// # Errors
-    /// As [`Job::from_toml`], without line numbers.
+    /// The errors of [`Job::from_toml`], without line numbers.
     pub fn from_json(text: &str, origin: &str, overrides: &[(String, String)]) -> Result<Job> {
         Job::from_json_with_sources(text, origin, overrides, Vec::new())
     }
 
-    /// Reads a job from a JSON object, with sources in memory as [`Job::from_toml_with`] takes them.
+    /// Reads a job from a JSON object, with sources in memory like those of [`Job::from_toml_with_sources`].
     ///
     /// # Errors
-    /// As [`Job::from_toml_with`], without line numbers.
+    /// The errors of [`Job::from_toml_with_sources`], without line numbers.
     pub fn from_json_with_sources(
         text: &str,
         origin: &str,
@@ -181,11 +181,11 @@ impl Job {
         }
     }
 
-    /// What a job file says as the JSON object that [`Job::from_json`] takes, its keys in the
-    /// file's order. Only what is TOML is checked.
+    /// Converts the text of a job file into the JSON object that [`Job::from_json`] takes, with its keys in
+    /// the file's order. Checks only that the text is TOML.
     ///
     /// ```
-    /// let json = tidemill_engine::Job::json_of("[tables]\nn = 'count()'", "job.toml")?;
+    /// let json = tidemill_engine::Job::toml_to_json("[tables]\nn = 'count()'", "job.toml")?;
     /// assert_eq!(json.to_string(), r#"{"tables":{"n":"count()"}}"#);
     /// # Ok::<(), tidemill_engine::Error>(())
     /// ```
@@ -256,8 +256,8 @@ impl Job {
         Ok(job)
     }
 
-    /// Puts a source in memory in the place of the source of its name, or adds it. Returns the name of the source in the
-    /// job.
+    /// Replaces the source of the same name by a source in memory, or adds it. Returns the name of the source
+    /// in the job.
     ///
     /// # Errors
     /// [`Error::Usage`] for a name that the job does not read.
@@ -267,7 +267,7 @@ impl Job {
         let place = self.sources.iter().position(named);
         let place = place.or_else(|| (is_only && given.name == SOURCE_NAME).then_some(0));
         if let Some(declared) = place.and_then(|place| self.sources.get_mut(place)) {
-            // Rows in memory have columns, and nothing else that a job says of files.
+            // Rows in memory have a schema; everything else that a job says of a source concerns files.
             let promote = std::mem::take(&mut declared.spec.promotions);
             declared.spec = SourceSpec { promotions: promote, ..given.spec };
             return Ok(declared.name.clone());
@@ -286,12 +286,12 @@ impl Job {
         Ok(name)
     }
 
-    /// Has the programs of its sources and its sink find its files, and gives these for others. To be called again when
-    /// files or storage options were added; what is elsewhere is reached as the first source is. Limits of the caller's
-    /// go before its own.
+    /// Makes the job's files available to the programs of its sources and its sink, and returns them for
+    /// other programs. Call it again after adding files or storage options. Remote files use the storage
+    /// options of the first source. The caller's limits precede the job's.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what has no name, and for two of one name.
+    /// [`Error::Usage`] for a URL without a file name, and for two files of one name.
     pub fn attach_program_files(
         &mut self,
         own: &ResourceLimits,
@@ -312,12 +312,12 @@ impl Job {
         Ok(files)
     }
 
-    /// Its sources' programs.
+    /// Returns the filter program of each source.
     pub fn source_programs(&self) -> impl Iterator<Item = Option<&FilterProgram>> {
         self.sources.iter().map(|source| source.spec.filter_program.as_ref())
     }
 
-    /// The job as a question to the planner.
+    /// Returns the job as a query for the planner.
     pub fn to_query(&self) -> Query {
         Query {
             sql: self.to_sql(),
@@ -329,7 +329,7 @@ impl Job {
         }
     }
 
-    /// The job as one SQL query: the map, grouped by the tables' keys.
+    /// Returns the job as one SQL query: the map, grouped by the keys of the aggregation.
     ///
     /// ```
     /// # use tidemill_engine::job::Job;
@@ -369,7 +369,7 @@ impl Job {
     }
 }
 
-/// The tree that a text stands for.
+/// Parses TOML into a tree of values.
 fn parse_toml(text: &str, origin: &str) -> Result<JobValueTree> {
     let lines = NewlineOffsets::new(text);
     let document = DeTable::parse(text).map_err(|error| {
@@ -399,7 +399,7 @@ fn parse_sources(root: &mut JobSection) -> Result<Vec<NamedSource>> {
         let mut urls = section.take_texts("url")?.unwrap_or_default().into_iter();
         let url = match (urls.next(), &exec) {
             (Some(url), _) => url,
-            // A program may give its bytes without being given any.
+            // A program may produce its bytes without an input.
             (None, Some(_)) => String::new(),
             (None, None) => section.take_required_text("url", &place)?,
         };
@@ -481,7 +481,7 @@ fn refuse_file_overrides(overrides: &[(String, String)], name: &str, sources: us
     Ok(())
 }
 
-/// The files that programs find by name.
+/// Parses `files`: the files that programs find by name.
 fn parse_program_files(root: &mut JobSection) -> Result<Vec<String>> {
     let Some(place) = root.remaining.get("files").map(|node| node.origin.clone()) else {
         return Ok(Vec::new());
@@ -496,7 +496,7 @@ fn parse_program_files(root: &mut JobSection) -> Result<Vec<String>> {
     })
 }
 
-/// The columns whose records' fields are columns.
+/// Parses `promote`: the columns whose record fields become columns.
 fn parse_promotions(section: &mut JobSection) -> Result<Vec<FieldPromotion>> {
     let Some(place) = section.remaining.get("promote").map(|node| node.origin.clone()) else {
         return Ok(Vec::new());
@@ -511,7 +511,7 @@ fn parse_promotions(section: &mut JobSection) -> Result<Vec<FieldPromotion>> {
     })
 }
 
-/// The program that bytes go through.
+/// Parses `exec`: the program that filters the bytes.
 fn parse_program(section: &mut JobSection) -> Result<Option<FilterProgram>> {
     let Some(place) = section.remaining.get("exec").map(|node| node.origin.clone()) else {
         return Ok(None);
@@ -560,7 +560,7 @@ fn parse_text_options(mut section: JobSection) -> Result<TextOptions> {
     Ok(options)
 }
 
-/// The options of a store; a number or a boolean is as good as its text.
+/// Parses `storage_options`. A number or a boolean counts as its text.
 fn parse_storage_options(section: &mut JobSection, title: &str) -> Result<StorageOptions> {
     let mut options = StorageOptions::default();
     let Some(node) = section.take_node("storage_options") else { return Ok(options) };
@@ -592,7 +592,7 @@ fn set_storage_option(
     })
 }
 
-/// A source's storage options, and those of reading ahead, which stand beside them too.
+/// Parses a source's storage options, including the read options that may stand beside them.
 fn parse_source_storage_options(section: &mut JobSection) -> Result<StorageOptions> {
     let mut options = parse_storage_options(section, "source.storage_options")?;
     for name in READ_OPTION_KEYS {
@@ -603,7 +603,7 @@ fn parse_source_storage_options(section: &mut JobSection) -> Result<StorageOptio
     Ok(options)
 }
 
-/// How a source's objects are read ahead.
+/// Keys of a source that set its prefetching and its read cache.
 const READ_OPTION_KEYS: [&str; 5] =
     ["read_block", "read_window", "read_memory", "read_cache", "read_cache_dir"];
 
@@ -768,7 +768,7 @@ fn parse_turbo(root: &mut JobSection) -> Result<TurboSettings> {
     Ok(turbo)
 }
 
-/// An SQL identifier that stands for exactly `name`.
+/// Returns the SQL identifier for exactly `name`.
 fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -795,7 +795,7 @@ mod tests {
         Job::from_toml(text, "job.toml", &overrides.iter().map(own).collect::<Vec<_>>())
     }
 
-    /// A source that the program around has in memory, by its name.
+    /// Returns an empty source in memory with a name.
     fn memory_source(name: &str) -> NamedSource {
         let schema = Arc::new(arrow::datatypes::Schema::empty());
         let given = Some(Arc::new(tidemill_source::MemoryRows::from_table(schema, Vec::new())));
@@ -811,7 +811,7 @@ mod tests {
                        [map]\nsql = 'SELECT * FROM clicks JOIN users USING (id)'\n";
         let map = "map.sql = 'SELECT * FROM clicks JOIN \"Users\" USING (id)'\n";
         let table = "tables.n = 'count()'\n";
-        // The job, what is given, and of each source the name and whether it is in memory; or the error.
+        // The job, the sources in memory, and the expected name and origin of each source or the error.
         type Expected<'a> = std::result::Result<&'a [(&'a str, bool)], &'a str>;
         let rows: &[(&str, &[&str], Expected<'_>)] = &[
             (one, &["source"], Ok(&[("source", true)])),
@@ -858,7 +858,7 @@ mod tests {
         let job =
             Job::from_toml_with_sources(one, "job", &[], vec![memory_source("source")]).unwrap();
         let spec = &job.sources[0].spec;
-        // The columns of records are promoted, and the format was the file's.
+        // `promote` remains, and the format is gone with the file.
         assert_eq!((spec.promotions.len(), spec.format), (1, None));
     }
 
@@ -947,7 +947,7 @@ as_seen     = true
         json["source"]["options"]["quote"] = serde_json::Value::Null;
         let from_json = Job::from_json(&json.to_string(), "job", &[]).unwrap();
         let mut from_toml = parse_job(FULL_JOB_FILE).unwrap();
-        // A `toml::Table` is sorted by name, and so the columns of its JSON are.
+        // A `toml::Table` is sorted by name, so the columns of its JSON are sorted too.
         from_toml.aggregation.as_mut().unwrap().aggregates.sort();
         assert_eq!(format!("{from_json:?}"), format!("{from_toml:?}"));
     }

@@ -1,14 +1,14 @@
-//! A section of a job: each of its keys is taken out as what it has to be, and what is left over is a mistake.
+//! A section of a job file. Typed accessors take its keys out one by one, and a remaining key is an error.
 
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
 
 use super::value_tree::{JobValue, JobValueNode, JobValueOrigin, JobValueTree};
 
-/// A table of the file whose keys are taken out one by one.
+/// A table of a job file, with the keys that no accessor has taken yet.
 pub(super) struct JobSection<'a> {
     pub(super) origin: &'a str,
-    /// `source.options`; none for the top of the file.
+    /// The dotted name, such as `source.options`; `None` for the top level of the file.
     pub(super) title: Option<String>,
     pub(super) remaining: JobValueTree,
 }
@@ -44,7 +44,7 @@ impl<'a> JobSection<'a> {
         match self.take_text(key)? {
             Some(text) => Ok(text),
             None => {
-                // What stands there instead may be the key, misspelt.
+                // A remaining key may be a misspelling of the required one.
                 let meant = self
                     .remaining
                     .0
@@ -120,7 +120,7 @@ impl<'a> JobSection<'a> {
         }
     }
 
-    /// A number of lines, which may be 0.
+    /// Takes a number of lines, which may be 0.
     pub(super) fn take_line_count(&mut self, key: &str) -> Result<Option<u64>> {
         match self.take_node(key) {
             None => Ok(None),
@@ -134,7 +134,7 @@ impl<'a> JobSection<'a> {
         }
     }
 
-    /// One character that is one byte: what separates or encloses fields.
+    /// Takes a character of one byte that separates or encloses fields.
     pub(super) fn take_character(&mut self, key: &str) -> Result<Option<u8>> {
         let Some(node) = self.take_node(key) else { return Ok(None) };
         let place = node.origin.clone();
@@ -153,7 +153,8 @@ impl<'a> JobSection<'a> {
         }
     }
 
-    /// The same, where the empty string means that there is no such character.
+    /// Takes a character as [`take_character`](Self::take_character) does. The empty string turns the
+    /// character off.
     pub(super) fn take_optional_character(&mut self, key: &str) -> Result<Option<Option<u8>>> {
         match self.remaining.get_mut(key) {
             Some(JobValueNode { value: JobValue::Text(text), .. }) if text.is_empty() => {
@@ -182,7 +183,7 @@ impl<'a> JobSection<'a> {
         }
     }
 
-    /// Whatever has not been taken is unknown.
+    /// Returns an error if a key remains, because it is unknown.
     pub(super) fn check_no_keys_left(&self, known: &[&str]) -> Result<()> {
         let Some((name, node)) = self.remaining.0.first() else { return Ok(()) };
         let message = suggestions::unknown_name_message("key", name, known);
@@ -200,7 +201,7 @@ impl<'a> JobSection<'a> {
         }
     }
 
-    /// ` in [source]`, or nothing at the top of the file.
+    /// Returns ` in [source]`, or nothing for the top level of the file.
     pub(super) fn location_suffix(&self) -> String {
         self.title.as_ref().map_or_else(String::new, |title| format!(" in `[{title}]`"))
     }
@@ -241,7 +242,7 @@ impl<'a> JobSection<'a> {
     }
 }
 
-/// Puts `in [section]` behind the name of an unknown key.
+/// Inserts `in [section]` behind the name of an unknown key.
 pub(super) fn insert_section_name(message: &str, title: &str) -> String {
     match message.match_indices('`').nth(1) {
         Some((end, _)) => format!("{} in {title}{}", &message[..=end], &message[end + 1..]),

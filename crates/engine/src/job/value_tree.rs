@@ -1,25 +1,27 @@
-//! The tree of a job's values, each with the place where it was written; overrides are written into it.
+//! A tree of a job's values, each with its origin in the file. Overrides are written into this tree.
 
 use tidemill_base::error::{Error, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value of the job's tree, and where it was written.
+/// A value of a job's tree, and its origin.
 #[derive(Debug, Clone)]
 pub(super) struct JobValueNode {
     pub(super) value: JobValue,
     pub(super) origin: JobValueOrigin,
 }
 
+/// The place where a value was written.
 #[derive(Debug, Clone)]
 pub(super) enum JobValueOrigin {
     /// A line of the file, from 1.
     Line(usize),
-    /// `--set` with this key, and its value as it was typed.
+    /// A `--set` override: its key, and its value as typed.
     Override(String, String),
     Unknown,
 }
 
+/// A value of a job file, from TOML or JSON.
 #[derive(Debug, Clone)]
 pub(super) enum JobValue {
     Text(String),
@@ -45,8 +47,8 @@ impl JobValue {
 }
 
 impl JobValue {
-    /// As JSON has it. No key of a job takes what JSON has not: a time, or a number that is
-    /// none.
+    /// Converts the value to JSON. Times and numbers that JSON does not have become null; no key of a job
+    /// accepts them.
     pub(super) fn into_json(self) -> serde_json::Value {
         match self {
             JobValue::Text(text) => text.into(),
@@ -61,7 +63,8 @@ impl JobValue {
 }
 
 impl JobValueNode {
-    /// The text, or what was typed after `--set key=`, where `2013` was meant as text too.
+    /// Returns the text. For an override it is the text typed after `--set key=`, so that `2013` counts as
+    /// text too.
     pub(super) fn into_text(self) -> Result<String, JobValueNode> {
         match (self.value, self.origin) {
             (JobValue::Text(text), _) => Ok(text),
@@ -77,7 +80,7 @@ impl JobValueNode {
     }
 }
 
-/// A table's entries in the order in which they were written.
+/// The entries of a table, in the order of the file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JobValueTree(pub(super) Vec<(String, JobValueNode)>);
 
@@ -95,7 +98,7 @@ impl JobValueTree {
         self.0.iter_mut().find(|(name, _)| name == key).map(|(_, node)| node)
     }
 
-    /// Writes `--set key=text` into the tree, making the tables on the way.
+    /// Writes the override `--set key=text` into the tree, and creates missing tables.
     pub(super) fn apply_override(&mut self, key: &str, text: &str) -> Result<()> {
         let place = JobValueOrigin::Override(key.to_owned(), text.to_owned());
         let steps: Vec<&str> = key.split('.').map(str::trim).collect();
@@ -112,7 +115,8 @@ impl JobValueTree {
         Ok(())
     }
 
-    /// The table that holds the last of `steps`, which `key` ends with, made if it is missing.
+    /// Returns the table that contains the last of `steps`, and creates missing tables. `key` is the complete
+    /// key for messages.
     pub(super) fn parent_table(
         &mut self,
         steps: &[&str],
@@ -132,7 +136,7 @@ impl JobValueTree {
         };
         match &mut node.value {
             JobValue::Table(table) => table.parent_table(rest, key, place),
-            // One of several `[[source]]`: the next step is its name.
+            // For one of several `[[source]]`, the next step is its name.
             JobValue::List(nodes) => {
                 let names: Vec<String> =
                     nodes.iter().filter_map(JobValueNode::name_entry).map(str::to_owned).collect();
@@ -181,7 +185,7 @@ impl JobValueNode {
     }
 }
 
-/// The value typed after `--set key=`: TOML if it is that, else the text itself.
+/// Parses the value typed after `--set key=`: as TOML if it is valid TOML, or else as text.
 pub(super) fn parse_override_value(text: &str, place: &JobValueOrigin) -> JobValue {
     let document = format!("value = {text}");
     let parsed = DeTable::parse(&document).ok().and_then(|table| {
@@ -196,7 +200,7 @@ pub(super) fn parse_override_value(text: &str, place: &JobValueOrigin) -> JobVal
     parsed.unwrap_or_else(|| JobValue::Text(text.to_owned()))
 }
 
-/// Offsets of a text's lines.
+/// The byte offsets of a text's newlines, which convert offsets to line numbers.
 pub(super) struct NewlineOffsets(Vec<usize>);
 
 impl NewlineOffsets {
@@ -217,7 +221,7 @@ pub(super) fn tree_from_toml(
     table: DeTable<'_>,
     place: &dyn Fn(usize) -> JobValueOrigin,
 ) -> JobValueTree {
-    // The map is sorted by name; the file's order is that of the keys' positions.
+    // The parsed table is sorted by name; the positions of the keys restore the file's order.
     let mut entries: Vec<_> = table.into_iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     let entries = entries.into_iter().map(|(key, value)| {

@@ -1,9 +1,10 @@
 //! The id by which a master recognises a client's own jobs.
 //!
-//! Clients share the query token, so it does not tell them apart. A client id is 256 random bits in a file of the state
-//! folder that only its user may read. Each master gets an id of its own, derived from the client id and the master's
-//! address ([`id_for`]): the operator of one master cannot act as the client at another. A request with such an id can
-//! read the statements of jobs with the same id, and no others.
+//! Clients share the query token, so it does not tell them apart. A client id is 256 random bits in a file of
+//! the state folder that only its user may read. Each master gets an id of its own, derived from the client
+//! id and the master's address ([`client_id_for_master`]): the operator of one master cannot act as the
+//! client at another. A request with such an id can read the statements of jobs with the same id, and no
+//! others.
 
 use std::io::{ErrorKind, Result, Write};
 use std::path::Path;
@@ -58,7 +59,7 @@ fn read_or_create_id(folder: &Path) -> Result<String> {
     }
 }
 
-/// Returns the id in a file, or `None` if there is no file. A file with anything but an id is an error.
+/// Returns the id in a file, or `None` if there is no file. A file with other content is an error.
 fn read_id(path: &Path) -> Result<Option<String>> {
     match std::fs::read_to_string(path) {
         Ok(text) => {

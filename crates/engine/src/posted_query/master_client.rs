@@ -1,8 +1,9 @@
-//! Where is a master, who may ask it, and what comes back?
+//! The client of a master: addresses, tokens, requests, and decoding of the answers.
 //!
-//! A master has two tokens. The query token allows queries; the admin token also allows ending the master and reading
-//! the statements of other clients. `find_token` looks for each in a file named by a flag, in an environment variable,
-//! and in the state folder, where `tidemill cluster up` leaves the tokens of the master that it started.
+//! A master has two tokens. The query token allows queries; the admin token also allows ending the master and
+//! reading the statements of other clients. `find_token` looks for each in a file named by a flag, in an
+//! environment variable, and in the state folder, where `tidemill cluster up` leaves the tokens of the master
+//! that it started.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,22 +27,23 @@ use super::{FrameHead, PostedQuery};
 const TOKEN_ENV_VAR: &str = "TIDEMILL_TOKEN";
 /// Environment variable with the master's admin token.
 const ADMIN_TOKEN_ENV_VAR: &str = "TIDEMILL_ADMIN_TOKEN";
-/// What the master is called that was started on this machine.
+/// Name that stands for the address of the master that was started on this machine.
 pub const LOCAL_MASTER_NAME: &str = "master";
-/// Where questions are posted.
+/// Path to which queries are posted.
 const JOBS_PATH: &str = "/v1/jobs";
-/// What is said of a master that is asked how it goes has so many bytes at most.
+/// Maximum size of a master's answer to a status request.
 const STATUS_BODY_BYTES_MAX: usize = 16 << 20;
-/// A head has so many bytes at most, and a content.
+/// Maximum sizes of a frame's head and of its content.
 const FRAME_HEAD_BYTES_MAX: usize = 64 << 20;
 const FRAME_CONTENT_BYTES_MAX: u64 = 4 << 30;
-/// A master that works says so ten times a second.
+/// Time without any byte after which a master counts as gone. A working master sends progress ten times a
+/// second.
 const ANSWER_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What `tidemill cluster up` has left in the state folder.
+/// The file in the state folder in which `tidemill cluster up` saves the address and tokens of its master.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MasterStateFile {
-    /// Where the master is.
+    /// The master's address.
     pub address: String,
     /// The query token.
     pub token: String,
@@ -62,18 +64,18 @@ impl MasterStateFile {
         self.admin_token.as_ref().unwrap_or(&self.token)
     }
 
-    /// Where it is kept; only the user may read it.
+    /// Returns the path of the file, which only the user may read.
     ///
     /// # Errors
-    /// [`Error::Usage`] where no variable says where the state folder is.
+    /// [`Error::Usage`] if no variable names the state folder.
     pub fn file_path() -> Result<PathBuf> {
         Ok(StateFolder::locate()?.path().join("master.json"))
     }
 
-    /// What was left, if there is something.
+    /// Reads the file, or returns `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Usage`] for what is not of this program.
+    /// [`Error::Io`]; [`Error::Usage`] for a file with other content.
     pub fn load() -> Result<Option<MasterStateFile>> {
         let path = Self::file_path()?;
         let text = match std::fs::read_to_string(&path) {
@@ -91,7 +93,7 @@ impl MasterStateFile {
 }
 
 impl MasterStateFile {
-    /// Removes what was left of a master that has ended.
+    /// Removes the file if it belongs to a master that has ended.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -107,7 +109,7 @@ impl MasterStateFile {
     }
 }
 
-/// The right that a request to a master needs.
+/// The access that a request to a master needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MasterAccess {
     /// Run queries.
@@ -125,9 +127,9 @@ struct TokenFiles<'a> {
     admin: Option<&'a Path>,
 }
 
-/// Returns the token for a right: from a named file, an environment variable, or the state folder, in this order. Falls
-/// back to the other token: the admin token also allows queries, and the query token may be the only token of an older
-/// master.
+/// Returns the token for an access: from a named file, an environment variable, or the state folder, in this
+/// order. Falls back to the other token: the admin token also allows queries, and the query token may be the
+/// only token of an older master.
 ///
 /// # Errors
 /// [`Error::Io`] if the named file cannot be read.
@@ -153,7 +155,7 @@ fn find_token(
     Ok(found.map(|token| token.trim().to_owned()))
 }
 
-/// A master, and the right to ask it.
+/// A client of one master, with a token for it.
 #[derive(Clone)]
 pub struct MasterClient {
     service: ServiceClient,
@@ -169,7 +171,7 @@ impl fmt::Debug for MasterClient {
     }
 }
 
-/// Whether an address is one of a master.
+/// Returns true if an address is a master's.
 pub fn is_master_address(address: &str) -> bool {
     address == LOCAL_MASTER_NAME
         || address.starts_with("http://")
@@ -177,10 +179,10 @@ pub fn is_master_address(address: &str) -> bool {
 }
 
 impl MasterClient {
-    /// The master at an address, or the one that was started on this machine, which is `master`.
+    /// Finds the master at an address; `master` stands for the one that was started on this machine.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is no address, and where there is no token for it.
+    /// [`Error::Usage`] for an invalid address, and if there is no token for it.
     pub fn find(address: &str, token_file: Option<&Path>) -> Result<MasterClient> {
         Self::find_with_access(
             MasterAccess::Query,
@@ -217,7 +219,7 @@ impl MasterClient {
                 ));
             }
             (LOCAL_MASTER_NAME, Err(error)) => return Err(error),
-            // Whoever has a token needs no state folder.
+            // A client with a token needs no state folder.
             (_, left) => left.unwrap_or_default(),
         };
         let named = match (address, &left) {
@@ -246,16 +248,16 @@ impl MasterClient {
         Ok(MasterClient { service, token, client_id, idle_timeout: ANSWER_IDLE_TIMEOUT })
     }
 
-    /// One that is waited for so long at most before each piece of its answer.
+    /// Sets the maximum wait for each piece of an answer.
     #[must_use]
     pub fn with_idle_timeout(self, patience: Duration) -> MasterClient {
         MasterClient { idle_timeout: patience, ..self }
     }
 
-    /// A master with its token, as somebody has it at hand.
+    /// Creates a client from an address and a token.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is no address.
+    /// [`Error::Usage`] for an invalid address.
     pub fn new(address: &str, token: &str) -> Result<MasterClient> {
         let service = ServiceClient::new(address)?;
         Ok(MasterClient {
@@ -266,12 +268,13 @@ impl MasterClient {
         })
     }
 
-    /// Its address.
+    /// Returns the master's address.
     pub fn address(&self) -> String {
         self.service.address()
     }
 
-    /// Says that what a job has is enough; one that has ended by then needs it no more.
+    /// Requests that a job stops reading and returns its interim result. A job that has ended is not an
+    /// error.
     fn request_stop_reading(&self, id: u64, cancel: &CancelFlag) -> Result<()> {
         match self.send_request(&format!("{JOBS_PATH}/{id}/enough"), Some(b"{}".to_vec()), cancel) {
             Err(Error::Remote { status: Some(404), .. }) => Ok(()),
@@ -295,7 +298,7 @@ impl MasterClient {
         }
     }
 
-    /// What a refusal means.
+    /// Converts a refusal into an error.
     fn refusal_error(&self, status: u16, body: &[u8]) -> Error {
         #[derive(Deserialize)]
         struct RefusalBody {
@@ -326,7 +329,7 @@ impl MasterClient {
         }
     }
 
-    /// What it tells of itself at a path: `status` or `jobs`.
+    /// Fetches the master's answer at a path: `status` or `jobs`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a wrong token; [`Error::Remote`].
@@ -335,10 +338,10 @@ impl MasterClient {
         self.parse_json_body(answer, cancel)
     }
 
-    /// Has it end itself and its workers.
+    /// Ends the master and its workers.
     ///
     /// # Errors
-    /// As [`told`](Self::told).
+    /// The errors of [`fetch_status`](Self::fetch_status).
     pub fn shut_down(&self, cancel: &CancelFlag) -> Result<serde_json::Value> {
         let answer = self.send_request("/v1/down", Some(b"{}".to_vec()), cancel)?;
         self.parse_json_body(answer, cancel)
@@ -364,11 +367,11 @@ impl MasterClient {
         }
     }
 
-    /// Asks a question and takes the answer.
+    /// Posts a query, and calls `take` with each part of the answer.
     ///
     /// # Errors
-    /// What the run met there, with its kind; [`Error::Remote`] where the answer ends before its end, or makes no sense; what
-    /// `take` returns.
+    /// Errors of the run on the master, with their class; [`Error::Remote`] if the answer is truncated or
+    /// invalid; errors of `take`.
     pub(crate) fn run_query(
         &self,
         mut question: PostedQuery,
@@ -379,7 +382,7 @@ impl MasterClient {
         let mut answer = self.send_request(JOBS_PATH, Some(question.encode()?), cancel)?;
         let mut frames = FrameDecoder::default();
         let mut schema: Option<SchemaRef> = None;
-        // Until the master was told that what it has is enough.
+        // The job's number, until the request to stop reading is sent.
         let mut number = None;
         loop {
             while let Some((head, content)) =
@@ -465,7 +468,7 @@ impl MasterClient {
     }
 }
 
-/// What comes of a question.
+/// A part of a master's answer.
 pub(crate) enum MasterMessage {
     Schema(SchemaRef),
     Rows(RecordBatch),
@@ -473,16 +476,17 @@ pub(crate) enum MasterMessage {
     Warning(String),
 }
 
-/// Frames of which a part has come.
+/// A decoder of frames that arrive in pieces.
 #[derive(Default)]
 struct FrameDecoder {
     bytes: Vec<u8>,
-    /// Where the next one begins.
+    /// Offset at which the next frame begins.
     position: usize,
 }
 
 impl FrameDecoder {
-    /// The next frame, if all of it has come; in words, why it is none.
+    /// Returns the next frame, or `None` until all of it has arrived. The error says why the bytes are not a
+    /// frame.
     fn next_frame(&mut self) -> std::result::Result<Option<(FrameHead, Vec<u8>)>, String> {
         let rest = self.bytes.get(self.position..).unwrap_or_default();
         let Some((length, rest)) = rest.split_first_chunk::<4>() else {
@@ -511,7 +515,7 @@ impl FrameDecoder {
         Ok(Some((head, content)))
     }
 
-    /// Lets go of what was taken.
+    /// Drops the bytes of decoded frames.
     fn drop_decoded_bytes(&mut self) -> Option<(FrameHead, Vec<u8>)> {
         self.bytes.drain(..self.position);
         self.position = 0;
@@ -519,7 +523,7 @@ impl FrameDecoder {
     }
 }
 
-/// All frames of an answer.
+/// Decodes all frames of an answer.
 #[cfg(test)]
 pub(super) fn decode_frames(bytes: &[u8]) -> Vec<(FrameHead, Vec<u8>)> {
     let mut frames = FrameDecoder { bytes: bytes.to_vec(), position: 0 };

@@ -1,10 +1,10 @@
-//! What may be asked of a master, and how is it answered?
+//! The master's side of posted queries: validation, execution, and encoding of frames.
 //!
-//! The master checks a [`Question`] before it does anything else: the form, the limits, the permissions and the storage
-//! options (`remote/posted_options.rs`). The process that finds or opens a file checks it again (`source/confined.rs`),
-//! and so does the process that connects to an address (`remote/guard.rs`). The question then runs like any other
-//! query, and its messages are encoded as frames. `docs/posted-queries.md` lists what each field can reach, and the
-//! check for each.
+//! The master checks a [`PostedQuery`] before it does anything else: the form, the limits, the permissions
+//! and the storage options (`remote/posted_options.rs`). The process that finds or opens a file checks it
+//! again (`source/confinement.rs`), and so does the process that connects to an address
+//! (`remote/address_guard.rs`). The query then runs like any other, and its messages are encoded as frames.
+//! `docs/posted-queries.md` lists what each field can reach, and the check for each.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,36 +26,36 @@ use super::{
 };
 use crate::run_handle::{RunEvent, RunHandle};
 
-/// Whoever asks hears of the progress so often.
+/// Interval at which the client receives the progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// So many bytes of frames are handed on together at most, if there is more than one.
+/// Maximum size of several frames that are returned together; a single frame may be larger.
 const JOINED_FRAMES_BYTES_MAX: usize = 1 << 20;
-/// So much of a statement is shown.
+/// Maximum length of a statement in listings.
 const DISPLAYED_STATEMENT_CHARS_MAX: usize = 1000;
 
-/// Maximum of `max_attempts`, the number of times that a task is dealt although it ends its worker.
+/// Maximum of `max_attempts`, the number of times that a task is submitted although it ends its worker.
 const SPLIT_ATTEMPTS_MAX: usize = 20;
 
-/// A question that was judged.
+/// A posted query that passed validation.
 pub struct ValidatedPostedQuery {
     query: Query,
-    /// What is to come of it.
+    /// The kind of result.
     result_kind: PostedResultKind,
-    /// Whether whoever asks is shown the answer as it stands.
+    /// True if the client wants interim results.
     sends_interim_results: bool,
     max_bad: BadRecordLimit,
-    /// Which go first.
+    /// Priority among the master's jobs.
     pub priority: Priority,
     /// `query`, `run` or `convert`.
     pub verb: String,
-    /// What it is, for those who look at the master's jobs.
+    /// The statement for listings of the master's jobs.
     pub displayed_statement: String,
 }
 
-/// Reads and judges a question.
+/// Decodes and validates a posted query.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is none, and for what may not be asked.
+/// [`Error::Usage`] for bytes that are not a posted query, and for anything that a client may not request.
 pub fn validate_posted_query(
     question: &[u8],
     may_run_programs: bool,
@@ -104,7 +104,7 @@ pub fn validate_posted_query(
         keeps_columns: asked.keeps_columns,
         schema: asked.schema,
         split_attempts_max: asked.max_attempts.map(|count| count.max(1)),
-        // Its time runs from now on.
+        // The time of a deadline starts now.
         turbo: turbo.validate()?.map(TurboSettings::with_start_time),
         ..Query::default()
     };
@@ -130,11 +130,11 @@ fn check_program_allowed(source: &PostedSource, may_run_programs: bool) -> Resul
     }
 }
 
-/// A run whose messages are frames.
+/// A run of a posted query, whose messages are encoded as frames.
 pub struct PostedRun {
     run: RunHandle,
     settings: RunSettings,
-    /// The columns that were told.
+    /// The schema that was sent last.
     sent_schema: Option<arrow::datatypes::SchemaRef>,
     sent_counters: SerializedCounters,
     counters_sent_at: Instant,
@@ -143,10 +143,10 @@ pub struct PostedRun {
 }
 
 impl PostedRun {
-    /// Begins a run.
+    /// Starts the run.
     ///
     /// # Errors
-    /// [`Error::Io`] where there can be no thread for it.
+    /// [`Error::Io`] if no thread can be started for it.
     pub fn start(
         judged: ValidatedPostedQuery,
         workers: Arc<dyn WorkerPool>,
@@ -174,20 +174,20 @@ impl PostedRun {
         })
     }
 
-    /// Whether the last frame was given.
+    /// Returns true if the last frame was returned.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether that told of an error.
+    /// Returns true if the last frame contained an error.
     pub fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// The next frames, one behind the other; nothing where there are none within `limit`.
+    /// Returns the next frames, one behind the other; nothing if there are none within `limit`.
     ///
     /// # Errors
-    /// [`Error::Internal`]; what the run met is a frame.
+    /// [`Error::Internal`]; an error of the run is a frame.
     pub fn next_frames(&mut self, limit: Duration) -> Result<Vec<u8>> {
         let mut frames = Vec::new();
         let mut wait = limit;
@@ -249,7 +249,7 @@ impl PostedRun {
             return Ok(());
         }
         self.counters_sent_at = Instant::now();
-        // Told again where it has not changed: whoever waits hears that somebody is there.
+        // Unchanged counters are sent again: they show the waiting client that the master is alive.
         self.sent_counters = SerializedCounters::from_progress(&self.settings.progress);
         append_frame(frames, &FrameHead::Progress(self.sent_counters), &[])
     }
@@ -279,7 +279,7 @@ fn append_interim_frame(frames: &mut Vec<u8>, glimpse: InterimResult) -> Result<
     )
 }
 
-/// The frame that says which of the master's jobs it is.
+/// Encodes the frame with the run's number among the master's jobs.
 ///
 /// # Errors
 /// [`Error::Internal`].
@@ -289,7 +289,7 @@ pub fn encode_began_frame(id: u64) -> Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// The frame that says what went wrong before there was a run.
+/// Encodes the frame with an error that occurred before the run started.
 ///
 /// # Errors
 /// [`Error::Internal`].
@@ -299,7 +299,7 @@ pub fn encode_failed_frame(error: Error) -> Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// The frame that says that a run waits for its turn.
+/// Encodes the frame of a run that waits for its turn behind `before` others.
 ///
 /// # Errors
 /// [`Error::Internal`].

@@ -1,4 +1,4 @@
-//! Questions and answers, over connections of this machine: answers that are whole, cut, held up and nonsense.
+//! Posted queries and answers over local connections: complete, truncated, delayed and malformed answers.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ use crate::run_handle::{RunEvent, RunHandle};
 
 const EXAMPLE_SQL: &str = "SELECT k, count(*) AS n, sum(x) AS x FROM source GROUP BY k ORDER BY k";
 
-/// A worker of this process, which does a task when it is handed in.
+/// A worker in this process, which executes a task when it is submitted.
 #[derive(Default)]
 struct InProcessWorkerPool {
     executor: Mutex<Option<TaskExecutor>>,
@@ -89,7 +89,7 @@ fn new_posted_query(query: &Query) -> PostedQuery {
     PostedQuery::new("query", EXAMPLE_SQL, query, &settings(), Priority::Normal).unwrap()
 }
 
-/// What a master answers to a question.
+/// Returns a master's answer to a posted query.
 fn master_answer(question: &[u8]) -> Vec<u8> {
     let judged = validate_posted_query(question, false).unwrap();
     let workers: Arc<dyn WorkerPool> = Arc::new(InProcessWorkerPool::default());
@@ -101,7 +101,7 @@ fn master_answer(question: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// Reads a request, whose head and body it gives.
+/// Reads a request; returns its head and its body.
 fn read_request(client: &mut TcpStream) -> (String, Vec<u8>) {
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     loop {
@@ -120,7 +120,8 @@ fn read_request(client: &mut TcpStream) -> (String, Vec<u8>) {
     }
 }
 
-/// A server that answers one connection so; what it gives comes behind that.
+/// Starts a server that answers one connection by `answer`. The receiver gets the value that `answer`
+/// returns.
 fn serve_one_connection<T: Send + 'static>(
     answer: impl FnOnce(&mut TcpStream, (String, Vec<u8>)) -> T + Send + 'static,
 ) -> (MasterClient, Receiver<T>) {
@@ -135,22 +136,22 @@ fn serve_one_connection<T: Send + 'static>(
     (MasterClient::new(&address, "a-token").unwrap(), came)
 }
 
-/// The head of an answer whose body is as long as the connection.
+/// The head of an answer in chunks.
 const CHUNKED_OK_HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 fn write_chunk(client: &mut TcpStream, bytes: &[u8]) {
-    // An empty one is the end.
+    // An empty chunk would end the body.
     if bytes.is_empty() {
         return;
     }
-    // A client that has heard enough is gone.
+    // The client may have closed the connection.
     let _ = write!(client, "{:x}\r\n", bytes.len());
     let _ = client.write_all(bytes);
     let _ = client.write_all(b"\r\n");
 }
 
-/// What comes of a question: rows as text, or the error.
+/// Runs a posted query; returns its rows as text, or the error.
 fn run_posted_query(
     master: MasterClient,
     question: PostedQuery,
@@ -187,7 +188,7 @@ fn posted_query_answers_like_a_local_run() {
     assert_eq!(expected.len(), 7);
     let (master, asked) = serve_one_connection(|client, (head, body)| {
         client.write_all(CHUNKED_OK_HEAD).unwrap();
-        // In pieces that are no frames.
+        // The pieces do not match the frames.
         master_answer(&body).chunks(7).for_each(|bytes| write_chunk(client, bytes));
         client.write_all(b"0\r\n\r\n").unwrap();
         head
@@ -287,7 +288,7 @@ fn silent_master_times_out() {
             client.read(&mut [0]).unwrap_or(0)
         });
         let master = master.with_idle_timeout(Duration::from_millis(20));
-        // Until it has a connection it is waited for longer.
+        // Waiting for a connection has a longer limit.
         if !says {
             let settings = settings();
             settings.cancel.cancel();
@@ -350,7 +351,7 @@ fn refused_requests_become_usage_or_remote_errors() {
         let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
     });
     assert_eq!(master.fetch_status("status", &CancelFlag::new()).unwrap(), serde_json::json!({}));
-    // Nobody is there.
+    // Nobody listens at this address.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -524,7 +525,7 @@ fn sampled_posted_query_answers_like_a_local_run() {
     let folder = tempfile::tempdir().unwrap();
     let options = [("sample", "40%"), ("seed", "3"), ("split_bytes", "1k"), ("confidence", "0.9")];
     let query = Query { turbo: turbo_settings(&options), ..example_query(folder.path()) };
-    // The bounds are sums of floats in another order.
+    // The bounds differ, because they are sums of floats in another order.
     let own = |rows: Vec<String>| -> Vec<String> {
         let first = |row: String| row.split(',').take(2).collect::<Vec<_>>().join(",");
         rows.into_iter().map(first).collect()
@@ -562,7 +563,7 @@ fn interim_result_becomes_the_result_when_client_stops_reading() {
         let rows = tidemill_tables::sections::decode_batches;
         let frames = master_answer(&body);
         let mut parts = super::master_client::decode_frames(&frames);
-        // A run on a busy machine shows its progress and what stands by itself.
+        // A run on a busy machine sends progress and interim results of its own.
         parts.retain(|(head, _)| {
             !matches!(head, FrameHead::Glimpse { .. } | FrameHead::Progress(_))
         });
@@ -573,7 +574,7 @@ fn interim_result_becomes_the_result_when_client_stops_reading() {
         let glimpse = FrameHead::Glimpse { share: 0.25, coverage: Box::default() };
         append_frame(&mut first, &glimpse, &content).unwrap();
         write_chunk(&mut client, &first);
-        // Whoever has enough says so on a connection of its own; then the end comes.
+        // The client asks on another connection to stop reading; then the result follows.
         let (mut other, _) = listener.accept().unwrap();
         let (head, _) = read_request(&mut other);
         other.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();

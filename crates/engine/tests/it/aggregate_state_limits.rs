@@ -1,4 +1,4 @@
-//! States at their edges: nanoseconds, sums past 128 bits, quantiles between whole numbers.
+//! Tests of aggregate states at their limits: nanoseconds, sums past 128 bits, quantiles between integers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn times_one_nanosecond_apart_are_distinct() {
             }
         }
     }
-    // The same instants meet whatever their unit.
+    // Equal instants match whatever their unit.
     let second: ArrayRef = Arc::new(TimestampSecondArray::from(vec![1_700_000_000, 0]));
     let micro: ArrayRef =
         Arc::new(TimestampMicrosecondArray::from(vec![1_700_000_000_000_000, -1]));
@@ -151,7 +151,7 @@ fn date64_is_written_to_parquet_as_a_date() {
     folder.write("d.arrow", writer.into_inner().unwrap());
     let convert = |from: &str, to: &str| convert_to_one_file(&conversion(&folder, &[from], to));
     convert("d.arrow", "d.parquet").unwrap();
-    // The file itself says that they are dates.
+    // The file itself declares them as dates.
     let bytes = bytes::Bytes::from(std::fs::read(folder.path().join("d.parquet")).unwrap());
     let reader = SerializedFileReader::new(bytes).unwrap();
     let metadata = FileReader::metadata(&reader);
@@ -164,7 +164,7 @@ fn date64_is_written_to_parquet_as_a_date() {
         folder.run_sql("SELECT count(*) FROM '$/d.parquet' WHERE d < '1970-01-01'").single_value(),
         "1"
     );
-    // A time of day is not lost in silence.
+    // A time of day is not lost silently.
     let odd: ArrayRef = Arc::new(Date64Array::from(vec![1]));
     let batch = RecordBatch::try_from_iter_with_nullable([("d", odd, true)]).unwrap();
     let mut writer =

@@ -1,4 +1,4 @@
-//! Tables against a model of vectors and maps.
+//! Tests of aggregate tables against a model of vectors and maps.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ struct Row {
     d: Option<i32>,
 }
 
-/// Floats whose sums a 128-bit integer of 2^-10ths holds exactly.
+/// Generates floats whose sums a 128-bit integer of 2^-10ths holds exactly.
 fn float_strategy() -> impl Strategy<Value = f64> {
     prop_oneof![
         8 => (-1_000_000i64..1_000_000, prop_oneof![Just(-10), Just(0), Just(40)])
@@ -127,7 +127,7 @@ fn list_text(values: &[String]) -> String {
     format!("[{}]", values.join(", "))
 }
 
-/// The sum of floats as [`floats`] makes them, rounded once.
+/// Returns the sum of floats of [`float_strategy`], rounded once.
 fn float_sum(values: &[f64]) -> Option<f64> {
     if values.is_empty() {
         return None;
@@ -139,17 +139,17 @@ fn float_sum(values: &[f64]) -> Option<f64> {
     Some(units as f64 / 1024.0)
 }
 
-/// The double nearest to a fraction of whole numbers.
+/// Returns the double nearest to a fraction of integers.
 fn nearest_double(part: i128, of: i128) -> f64 {
     let shift = part.unsigned_abs().leading_zeros() - 2;
     let shifted = part.unsigned_abs() << shift;
     let of = of.unsigned_abs();
-    // A bit behind all others for what is left: the rounding to a double sees it.
+    // An extra last bit stands for the remainder, so that rounding to a double sees it.
     let quotient = (shifted / of) | u128::from(!shifted.is_multiple_of(of));
     (quotient as f64 * 2f64.powi(-(shift as i32))).copysign(part.signum() as f64) + 0.0
 }
 
-/// The quantile at `percent`, interpolated, NaN left out; of values as [`floats`] makes them.
+/// Returns the interpolated quantile at `percent` of floats of [`float_strategy`], without NaN.
 fn exact_quantile(values: &[f64], percent: i128) -> Option<f64> {
     let mut values: Vec<f64> = values.iter().filter(|v| !v.is_nan()).map(|v| v + 0.0).collect();
     values.sort_by(f64::total_cmp);
@@ -291,7 +291,7 @@ proptest! {
             rows.iter_mut().for_each(|r| r.f = r.f.filter(|f| !f.is_nan()));
         }
         if matches!(written, ModelFileFormat::Csv) {
-            // Of a CSV record without any value nothing is left but delimiters; it is one.
+            // A CSV record without any value consists of delimiters, and is a record.
             rows.iter_mut().for_each(|r| r.k2 = r.k2.or(Some(1)));
         }
         let folder = Folder::new();
@@ -303,7 +303,7 @@ proptest! {
         }
         let settings = RunSettings { memory_bytes: memory, threads, ..settings() };
         let keys = ["", "k", "k, k2"][key_count];
-        // count(DISTINCT) makes two aggregations of the query, so it is asked by itself too.
+        // `count(DISTINCT)` makes two aggregations of the query, so it also runs by itself.
         let (plain, distinct) = AGGREGATE_CALLS.rsplit_once(", count(DISTINCT").unwrap();
         let found = run_query(&model_query(&folder, written, keys, plain), &settings).unwrap();
         let found_distinct =
@@ -327,7 +327,7 @@ proptest! {
         expected.sort();
         expected_distinct.sort();
         let minus_zero = |rows: Vec<Vec<String>>| -> Vec<Vec<String>> {
-            // Which of two equal zeros is the smallest is nobody's promise.
+            // Either of two equal zeros may be the smallest.
             rows.into_iter()
                 .map(|row| {
                     let plain = |v: String| if v == "-0.0" { "0.0".to_string() } else { v };

@@ -1,4 +1,4 @@
-//! Estimates off the path of partial tables: the same answers, and their errors in the coverage.
+//! Tests of estimates outside the table path: the same answers, and their errors in the coverage.
 
 use crate::common::{Folder, Random};
 
@@ -81,14 +81,14 @@ fn coverage_names_estimates_like_result_columns() {
         ),
         exact(&["visitors", "half"]),
     );
-    // One on a finished table, over one of it.
+    // An estimate above a finished table, over an estimate of that table.
     assert_eq!(
         named(
             "SELECT unique(u) AS different FROM (SELECT k, unique(s) AS u FROM '$/t.csv' GROUP BY k)"
         ),
         exact(&["u", "different"]),
     );
-    // Where there is no row, an estimate was not off.
+    // Without rows an estimate has no error.
     assert_eq!(
         named(
             "SELECT unique(s) AS u, approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/t.csv' WHERE x < 0"

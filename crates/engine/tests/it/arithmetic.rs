@@ -1,4 +1,4 @@
-//! Arithmetic of integers and decimals against 128-bit integers: right, or an error.
+//! Tests of integer and decimal arithmetic against 128-bit integers: the result is exact, or an error.
 
 use tidemill_engine::{Error, Query};
 
@@ -12,7 +12,7 @@ const INTEGER_TYPES: [(&str, i128, i128); 5] = [
     ("BIGINT UNSIGNED", 0, u64::MAX as i128),
 ];
 
-/// The exact answer; none where there is none.
+/// Returns the exact result, or `None` where the operation has none.
 fn exact_result(operation: &str, a: i128, b: i128, bits: u32) -> Option<i128> {
     let amount = u32::try_from(b).ok();
     match operation {
@@ -67,7 +67,7 @@ fn integer_arithmetic_is_exact_or_an_error() {
             let folder = Folder::new();
             let schema = format!("a {data_type}, b {data_type}");
             let lines: Vec<String> = right.iter().map(|(a, b, _)| format!("{a},{b}")).collect();
-            // A null beside a value is null, whatever stands below it.
+            // A null operand gives null, whatever the array holds below it.
             folder.write("p.csv", format!("a,b\n{}\n,1\n1,\n", lines.join("\n")));
             let sql = format!("SELECT a {operation} b FROM '$/p.csv'");
             let found = try_query_with_schema(&folder, &schema, &sql);
@@ -102,8 +102,7 @@ fn integer_arithmetic_is_exact_or_an_error() {
     }
 }
 
-/// `/` of two integers of any types is the quotient of the doubles that they are, on either path, and by zero
-/// an error.
+/// `/` divides two integers of any types as doubles, on both paths. Division by zero is an error.
 #[test]
 fn integer_division_returns_a_double() {
     let mut random = Random(5);
@@ -158,7 +157,7 @@ fn overflow_error_names_expression_and_hint() {
     assert_eq!(try_query_with_schema(&folder, "p INT, q INT", sql).unwrap(), [["0"]]);
 }
 
-/// What a condition or a limit leaves out is not computed with, wherever the plan has its projections.
+/// Rows that a condition or a limit leaves out are not computed with, wherever the plan has its projections.
 #[test]
 fn filtered_rows_do_not_overflow() {
     let folder = Folder::new();
@@ -326,7 +325,7 @@ fn subquery_columns_are_named_like_result_columns() {
         let with = format!("WITH q AS (SELECT {select} FROM '$/c.csv') SELECT * FROM q");
         assert_eq!(columns(with), expected, "{select}");
     }
-    // A result says that there is a cast; a query around it asks for the column by the name that it had.
+    // The result names the cast; an outer query refers to the column by its name without the cast.
     for (select, result, derived) in [
         ("CAST(k AS TEXT)", "CAST(k AS TEXT)", "k"),
         ("k::TEXT", "k::TEXT", "k"),
@@ -336,7 +335,7 @@ fn subquery_columns_are_named_like_result_columns() {
         assert_eq!(folder.run_sql(&of).column_names(), [result]);
         assert_eq!(folder.run_sql(&format!("SELECT * FROM ({of})")).column_names(), [derived]);
     }
-    // Such a name can be asked for, and a struct's fields stay its own.
+    // An outer query can use such a name, and a struct keeps its fields.
     let sql = "SELECT \"k + 1\" FROM (SELECT k + 1 FROM '$/c.csv' UNION ALL SELECT 7)";
     assert_eq!(folder.run_sql(sql).sorted_rows(), [["2"], ["7"]]);
     let fields = folder.run_sql("SELECT * FROM (SELECT unnest({'x': k, 'y': s}) FROM '$/c.csv')");

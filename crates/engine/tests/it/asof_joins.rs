@@ -1,10 +1,10 @@
-//! `ASOF JOIN` against a loop over all pairs.
+//! Tests of `ASOF JOIN` against a loop over all pairs.
 
 use proptest::prelude::*;
 
 use crate::common::Folder;
 
-/// A row of either side: key, time, value; none of them need be known.
+/// A row of either side: key, time and value, each of which can be unknown.
 type Row = (Option<i8>, Option<i8>, Option<i8>);
 
 fn row_strategy(most: usize) -> impl Strategy<Value = Vec<Row>> {
@@ -26,7 +26,7 @@ fn to_csv(rows: &[Row]) -> String {
     format!("id,k,t,v\n{}", lines.concat())
 }
 
-/// The row that is taken for one of the left: of those that meet it, the nearest, and of these the greatest.
+/// Returns the matching row of `right` that is nearest to `left`; of several, the greatest.
 fn nearest_match<'a>(
     left: &Row,
     right: &'a [Row],
@@ -47,7 +47,7 @@ fn nearest_match<'a>(
     };
     let distance = |row: &Row| (i16::from(left_time) - i16::from(row.1.unwrap_or(0))).abs();
     let met = right.iter().enumerate().filter(|(_, row)| meets(row));
-    // Rows have their numbers first, so that the last of those at one time is the greatest.
+    // The row number is the first column, so the last of several rows at one time is the greatest.
     met.min_by_key(|(id, row)| (distance(row), std::cmp::Reverse(*id)))
 }
 

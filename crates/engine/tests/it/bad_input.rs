@@ -1,4 +1,4 @@
-//! Malformed records, malformed questions.
+//! Tests of malformed records and invalid SQL.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use tidemill_engine::{Error, ErrorClass, Query, QueryPlan, RunSettings};
 
 use crate::common::{Folder, collect_answer, query, run_query, settings, string_rows};
 
-/// 12 good records; the bad ones are on lines 4 and 9.
+/// Writes 12 good records, with bad ones on lines 4 and 9; returns a query with their schema.
 fn write_bad_records(folder: &Folder) -> Query {
     let mut out = String::from("k,x\n");
     for n in 0..14 {
@@ -40,7 +40,7 @@ fn bad_records_are_shown_without_failing_when_asked() {
         let lines: Vec<_> = coverage.first_rejected.iter().map(|bad| bad.line).collect();
         assert_eq!(lines, [Some(4), Some(9)], "{path}");
     }
-    // Nothing wrong is nothing to show.
+    // A file without bad records shows none.
     folder.write("good.csv", "k,x\na,1\n");
     let query = Query { sql: folder.substitute_path("SELECT x FROM '$/good.csv'"), ..query };
     let coverage = run_query(&query, &look).unwrap().coverage;
@@ -248,7 +248,7 @@ fn deeply_nested_sql_is_answered_or_refused_without_a_crash() {
     let folder = Folder::new();
     folder.write("f.csv", "x\n1\n2\n");
     let nested = |open: &str, close: &str, n| format!("{}x{}", open.repeat(n), close.repeat(n));
-    // As deep as is allowed, on this small stack and on the workers'.
+    // The deepest nesting that is allowed, on this small stack and on those of the workers.
     let deep = format!("x{}", " + 1".repeat(998));
     for (sql, expected) in [
         (format!("SELECT {deep} AS y FROM '$/f.csv' LIMIT 1"), "999"),
@@ -273,7 +273,8 @@ fn deeply_nested_sql_is_answered_or_refused_without_a_crash() {
             tidemill_engine::QueryPlan::new(&query(folder.substitute_path(&sql)), &settings())
                 .unwrap();
         assert!(!plan.explain().unwrap().to_string().is_empty());
-        // Planned once, as a plan of such a sum takes seconds; workers plan the alternatives too, on their own stacks.
+        // Planned only once, because a plan of such a sum takes seconds; workers plan the alternatives too,
+        // on their own stacks.
         let answer = match sql.contains(&deep) {
             true => collect_answer(plan.run().unwrap()).unwrap(),
             false => folder.run_sql(&sql),
@@ -340,7 +341,7 @@ fn sample_of_only_malformed_records_is_an_error_when_a_type_is_needed() {
     }
     let answer = folder.run_sql_with("SELECT count(*) FROM '$/a.csv'", &all);
     assert_eq!((answer.single_value().as_str(), answer.coverage.rows.rejected), ("0", 2));
-    // One record that fits shows types, and a declared type is one.
+    // One valid record shows the types, and a declared type is known.
     let answer = folder.run_sql_with("SELECT sum(a) FROM '$/?.csv'", &all);
     assert_eq!((answer.single_value().as_str(), answer.coverage.rows.rejected), ("1", 2));
     let mut declared = query(folder.substitute_path("SELECT sum(a) FROM '$/a.csv'"));
@@ -349,13 +350,14 @@ fn sample_of_only_malformed_records_is_an_error_when_a_type_is_needed() {
     declared.schema = Some("a TEXT".into());
     let error = run_query(&declared, &all).err().unwrap().to_string();
     assert!(!error.contains("no value shows"), "{error}");
-    // The other source of a join keeps its own error.
+    // The other source of a join reports its own error.
     folder.write("c.csv", "t\nword\n");
     let error = folder.try_run_sql("SELECT sum(t) FROM '$/c.csv', '$/a.csv'", &all).err().unwrap();
     assert!(error.to_string().contains("TEXT"), "{error}");
 }
 
-/// Fails with all of `parts` in its message, with one thread and with several.
+/// Asserts that queries of each path fail with all of `parts` in the message, with one thread and with
+/// several.
 fn assert_fails_on_every_path(folder: &Folder, file: &str, column: &str, parts: &[&str]) {
     for sql in [
         format!("SELECT {column}, count(*) AS n FROM '$/{file}' GROUP BY 1"),
@@ -409,7 +411,7 @@ fn json_strings_after_the_sample_are_not_converted_to_numbers() {
         folder.write("v.json", text);
         assert_fails_on_every_path(&folder, "v.json", "v", &parts);
     }
-    // In the sample, such a column is TEXT.
+    // Within the sample, such a column is TEXT.
     folder.write("w.json", "{\"v\": 1}\n{\"v\": \"007\"}\n");
     assert_eq!(folder.run_sql("SELECT v FROM '$/w.json'").rows(), string_rows(&[&["1"], &["007"]]));
 }
@@ -433,7 +435,7 @@ fn unbalanced_quotes_error_names_the_quote_option() {
     let late = format!("id,s\n{}2,\"say \\\"hi\\\"\"\n", "1,\"plain\"\n".repeat(40_000));
     folder.write("e.csv", late);
     assert_fails_on_every_path(&folder, "e.csv", "s", &["line 40002", "--escape '\\'"]);
-    // An address with line ends is a field like any other.
+    // A quoted field with line ends is valid.
     folder.write("a.csv", "id,name,address\n1,Bob,\"12 Main St\nSpringfield, IL, 62701\"\n");
     assert_eq!(folder.run_sql("SELECT count(*) FROM '$/a.csv'").single_value(), "1");
 }

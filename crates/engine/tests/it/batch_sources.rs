@@ -1,4 +1,4 @@
-//! Rows that come as batches: objects in memory, formats that a program registers, rowfiles.
+//! Tests of sources that provide record batches: tables in memory, registered formats and rowfiles.
 
 use std::ops::Range;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn query_over_sources(sources: Vec<NamedSource>, sql: &str) -> Query {
     Query { sql: sql.into(), sources, ..Query::default() }
 }
 
-/// Numbers from `first` on, a category of each, and columns in layouts that files never have.
+/// Returns numbers from `first` on, a category for each, and columns in array layouts that files never have.
 fn event_batch(first: i64, rows: i64) -> RecordBatch {
     let names = ["ann", "bob", "eve"];
     let name = |n: i64| names[(n % 3) as usize];
@@ -50,7 +50,7 @@ fn event_batch(first: i64, rows: i64) -> RecordBatch {
 }
 
 fn event_table() -> MemoryRows {
-    // More than one split, of batches larger and smaller than ours.
+    // More than one split, with batches larger and smaller than the engine's.
     let sizes = [1, 20_000, 0, 3, 9000, 70_000];
     let mut first = 0;
     let batches: Vec<RecordBatch> = sizes
@@ -93,7 +93,7 @@ fn memory_table_is_queried_like_a_file() {
     assert!(in_order && rows.len() == EVENT_TABLE_ROWS as usize);
     let some = ask("SELECT large, n FROM df WHERE who = 'bob' AND n > 98990 LIMIT 2").rows();
     assert_eq!(some, string_rows(&[&["bob", "98992"], &["bob", "98995"]]));
-    // Nulls alone take no memory, and are rows nevertheless.
+    // Columns of nulls take no memory, yet their rows count.
     let nulls: ArrayRef = Arc::new(NullArray::new(7));
     let nulls = RecordBatch::try_from_iter([("x", nulls)]).unwrap();
     let nulls =
@@ -229,10 +229,10 @@ fn uuids_are_compared_with_text() {
     }
 }
 
-/// Records of eight bytes, `NNNNN;K` and a line end: a number and a key.
+/// A format with records of eight bytes, `NNNNN;K` and a line end: a number and a key.
 struct FixedWidthFormat {
     is_splittable: bool,
-    /// What was asked for.
+    /// Byte range and columns of each read.
     read_requests: ReadRequests,
 }
 
@@ -363,7 +363,7 @@ fn registered_format_is_read_in_splits() {
         let numbers = folder.run_sql(&format!("SELECT n FROM '$/*/*.{name}'")).rows();
         let in_order = numbers.iter().zip(&all).all(|(row, (n, _))| row[0] == n.to_string());
         assert!(in_order && numbers.len() == all.len());
-        // Only what is wanted is asked for.
+        // The query asks the reader only for the columns that it uses.
         let asked = asked.lock().unwrap();
         assert!(asked.iter().any(|(_, columns)| *columns == ["n"]), "{:?}", asked.last());
         assert!(
@@ -389,7 +389,7 @@ fn registered_reader_errors_name_the_file() {
         let error = folder.sql_error(&format!("SELECT sum(n) FROM '$/{file}.fixed-bad'"));
         assert!(error.contains(part) && error.contains(&format!("{file}.fixed-bad`")), "{error}");
     }
-    // Its columns are as strict as a file's.
+    // A registered format refuses unknown columns, as a file does.
     let error = folder.sql_error("SELECT m FROM '$/late.fixed-bad'");
     assert!(error.contains("`m`"), "{error}");
 }
@@ -469,7 +469,7 @@ fn format_names_and_suffixes_are_unique() {
     register_format("first", Some("own"), reader(), None).unwrap();
     let error = register_format("second", Some("own"), reader(), None).unwrap_err().to_string();
     assert!(error.contains("suffix of format `first`"), "{error}");
-    // Registered again it is replaced.
+    // A second registration of a name replaces the first.
     register_format("first", Some("own"), reader(), None).unwrap();
     let folder = Folder::new();
     let error =
@@ -491,7 +491,7 @@ fn rowfiles_are_written_and_read_back() {
     assert_eq!(folder.run_sql("SELECT count(*) FROM '$/*.rowfile'").single_value(), "60000");
     let some = folder.run_sql("SELECT n FROM '$/ann.rowfile' WHERE n > 59990").rows();
     assert_eq!(some, string_rows(&[&["59991"], &["59994"], &["59997"]]));
-    // Files that differ are unified as others are.
+    // Files with different columns are unified as in other formats.
     let more = RecordBatch::try_from_iter([("n", Arc::new(Int32Array::from(vec![1])) as ArrayRef)]);
     assert_eq!(write_batch(&folder, "$/zoe.rowfile", &more.unwrap()).unwrap(), 1);
     let nobody = folder.run_sql("SELECT n, who FROM '$/*.rowfile' WHERE who IS NULL").rows();

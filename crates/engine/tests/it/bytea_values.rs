@@ -1,8 +1,8 @@
-//! BYTEA: what it is compared with, what it meets, and what takes it.
+//! Tests of BYTEA: comparisons, combinations with other values, and the functions that take it.
 
 use crate::common::Folder;
 
-/// `s` is a stored set, a view as Arrow has it, of the bytes 91 01 05; `b` is a cast, and no view.
+/// `s` is a stored id set, a view as Arrow has it, of the bytes 91 01 05; `b` is a cast, and no view.
 fn evaluate_expression(what: &str) -> String {
     let sql =
         format!("SELECT {what} AS x FROM (SELECT id_set(5) AS s), (SELECT '\\x6162'::bytea AS b)");
@@ -26,7 +26,7 @@ fn text_literal_compared_with_bytea_is_bytea() {
         (r"CASE s WHEN '\x910105' THEN 1 ELSE 2 END", "1"),
         (r"nullif(s, '\x910105') IS NULL", "true"),
         (r"'\x910105' IN (SELECT id_set(5))", "true"),
-        // Without the digits it is its letters, as it is where it is cast.
+        // Without hexadecimal digits the text stands for its letters, as in a cast.
         ("b = 'ab'", "true"),
         ("b = 'abc'", "false"),
         ("s = NULL", "∅"),
@@ -119,7 +119,7 @@ fn text_functions_refuse_bytea() {
     let said = Folder::new().sql_error("SELECT substr(b, 1) FROM (SELECT 'ab'::bytea AS b)");
     let expected = "`substr` does not take an argument of type BYTEA\nhint: CAST";
     assert!(said.starts_with(expected), "{said}");
-    // What has an answer of bytes, or shows them, has it.
+    // Functions that return or display bytes accept BYTEA.
     for (what, expected) in
         [("concat(b, b) = '\\x61626162'", "true"), ("hex(b)", "6162"), ("encode(b, 'hex')", "6162")]
     {

@@ -1,4 +1,4 @@
-//! What casts keep of a value, and what they refuse.
+//! Tests of the values that casts keep and of those that they refuse.
 
 use crate::common::Folder;
 
@@ -23,7 +23,7 @@ fn number_too_large_for_float_is_an_error() {
     assert_eq!(folder.run_sql(sql).rows(), [["true", "true"]]);
 }
 
-/// Whatever unit a file's times have.
+/// Holds for every time unit in the file.
 #[test]
 fn timestamp_casts_to_seconds_and_back() {
     let folder = Folder::new();
@@ -90,7 +90,7 @@ fn date_part_beyond_the_calendar_is_an_error() {
     assert_eq!(folder.run_sql(sql).rows(), [["∅", "2024"]]);
 }
 
-/// On DataFusion's path the least of floats is asked for in a projection of its own.
+/// DataFusion's path computes the minimum of floats in a projection of its own.
 #[test]
 fn group_key_can_be_selected_with_its_cast_and_minimum() {
     let folder = Folder::new();
@@ -108,7 +108,7 @@ fn group_key_can_be_selected_with_its_cast_and_minimum() {
     }
 }
 
-/// A constant is not cut to the unit of what is cast beside it.
+/// A constant is not truncated to the unit of the value below the cast.
 #[test]
 fn comparison_uses_the_finer_time_unit() {
     let folder = Folder::new();
@@ -153,7 +153,7 @@ fn number_literal_casts_to_decimal_by_its_digits() {
         ("0.1::DECIMAL(38,30)", "0.100000000000000000000000000000"),
         ("1::DECIMAL(10,2)", "1.00"),
         ("1e3::DECIMAL(10,2)", "1000.00"),
-        // A DOUBLE that was computed is the DOUBLE.
+        // A computed DOUBLE keeps its binary value.
         ("(1.005 * 1e0)::DECIMAL(10,2)", "1.00"),
     ] {
         let answer = folder.run_sql(&format!("SELECT {expr}"));

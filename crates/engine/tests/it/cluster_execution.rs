@@ -1,7 +1,7 @@
-//! The same question with its splits read by workers that know no more than what they are sent: the same answer, byte by
-//! byte, in whichever order tasks are done, and whichever worker is gone on the way.
+//! Tests of queries whose splits workers read. A worker knows no more than the job that it receives. The
+//! answer equals that of one process byte by byte, in any order of tasks and with lost workers.
 //!
-//! Other tests ask many of their questions so a second time ([`asked_again`]).
+//! Many queries of other tests also run with workers ([`check_with_workers`]).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,20 +28,20 @@ use crate::common::{Folder, QueryAnswer, Random, collect_answer, settings, strin
 use crate::distributed_output::check_output_with_workers;
 use crate::fake_s3_bucket::FakeS3Bucket;
 
-/// Workers of this process, each of which plans for itself; tasks are done one by one, in any order.
+/// A worker pool in this process. Each worker plans for itself, and tasks run one by one, in random order.
 #[derive(Debug)]
 pub(crate) struct RandomOrderWorkerPool(Mutex<RandomOrderPoolState>);
 
 struct RandomOrderPoolState {
     random: Random,
     threads: usize,
-    /// One task in so many is lost; none is where it is 0.
+    /// One of `tasks_per_loss` tasks is lost; none is if it is 0.
     tasks_per_loss: u64,
     job: Vec<u8>,
     workers: Vec<ClusterTaskExecutor>,
     queued_tasks: VecDeque<SubmittedTask>,
     finished_tasks: usize,
-    /// Tasks that write files of a query.
+    /// Number of tasks that wrote files of a query.
     output_tasks: usize,
 }
 
@@ -65,12 +65,12 @@ impl RandomOrderWorkerPool {
         })))
     }
 
-    /// Tasks that were done.
+    /// Returns the number of tasks that ran.
     pub(crate) fn finished_tasks(&self) -> usize {
         self.0.lock().unwrap().finished_tasks
     }
 
-    /// Those that wrote files of a query.
+    /// Returns the number of tasks that wrote files of a query.
     pub(crate) fn output_tasks(&self) -> usize {
         self.0.lock().unwrap().output_tasks
     }
@@ -131,8 +131,8 @@ impl WorkerPool for RandomOrderWorkerPool {
         }
         state.finished_tasks += 1;
         let worker = state.random.next_below(2) as usize;
-        // Of those that write files some are done by several, and the last one to begin is the first to end; what others
-        // do leaves nothing behind.
+        // Some tasks that write files run in several copies, and the last copy to begin is the first to end;
+        // the other copies leave nothing behind.
         let writes = ["TIDETASKW", "TIDETASKw"].iter().any(|it| content.starts_with(it.as_bytes()));
         state.output_tasks += usize::from(writes);
         let is_left = writes || content.starts_with(b"TIDECONV");
@@ -155,20 +155,20 @@ impl WorkerPool for RandomOrderWorkerPool {
     }
 }
 
-/// Returns whether a test's next question goes to workers too: its first 10, one of 4 behind them, and all in a soak. Five plans
-/// are made for each, which would be most of the time of tests with hundreds of questions.
+/// Returns true if a test's next query also runs with workers: the first 10, one of 4 after them, and all in
+/// a soak test. Each needs five plans, which would take most of the time of tests with hundreds of queries.
 fn needs_worker_run() -> bool {
     thread_local! {
-        // A test has a thread of its own.
+        // Each test has a thread of its own.
         static QUERY_COUNT: Cell<u64> = const { Cell::new(0) };
     }
     let asked = QUERY_COUNT.replace(QUERY_COUNT.get() + 1);
-    // Not every fourth one, which would be the same variant of each case in many a loop.
+    // Not every fourth query, which would be the same variant of each case in many a loop.
     let is_drawn = asked.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 == 0;
     asked < 10 || is_drawn || std::env::var_os("SOAK_SECONDS").is_some()
 }
 
-/// Asks once more, with workers, what was answered here, and compares; nothing where it cannot be asked so.
+/// Runs a query again with workers and compares the answers; does nothing where workers cannot run it.
 pub(crate) fn check_with_workers(
     query: &Query,
     settings: &RunSettings,
@@ -184,7 +184,7 @@ pub(crate) fn check_with_workers(
         return check_sample_with_workers(query, turbo, settings, here);
     }
     let workers = RandomOrderWorkerPool::new(query.sql.len() as u64, 2, 5);
-    // Every second one has its tables put apart, however small they are.
+    // Every second query partitions its tables, however small they are.
     let part_bytes_max = query.sql.len().is_multiple_of(2).then_some(0);
     let scratch = ScratchSpec { url: None, inline_bytes_max: part_bytes_max };
     let own = Query { workers: Some(workers.clone()), scratch, ..query.clone() };
@@ -201,13 +201,13 @@ pub(crate) fn check_with_workers(
     match (plan.run().and_then(collect_answer), here) {
         (Ok(there), Ok(here)) => {
             assert_eq!(concat_rows(&there), concat_rows(here), "{}", query.sql);
-            // Files whose bytes depend on it are the same.
+            // Batch boundaries are the same, because the bytes of some files depend on them.
             let cut = |answer: &QueryAnswer| {
                 answer.batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>()
             };
             assert_eq!(cut(&there), cut(here), "{}", query.sql);
             let (one, two) = (&there.coverage, &here.coverage);
-            // Of what a subquery reads the rest may not be wanted any more, or have been read by then.
+            // A subquery may have stopped before the end of its input, or have read all of it by then.
             let is_all = |of: &Coverage| of.bytes.done == of.bytes.total;
             let has_subquery = query.sql.matches("FROM").count() > 1;
             if !has_subquery || is_all(one) && is_all(two) {
@@ -220,7 +220,7 @@ pub(crate) fn check_with_workers(
         }
         (Err(Error::Usage { message, .. }), _)
             if message.contains("worker elsewhere") || message.contains("on a cluster") => {}
-        // A worker has another budget, and other folders for what is beyond it.
+        // A worker has another memory budget, and other folders to spill to.
         (Err(Error::MemoryBudgetTooSmall { .. }), _)
         | (_, Err(Error::MemoryBudgetTooSmall { .. })) => {}
         (Ok(_), Err(here)) if here.to_string().starts_with("cannot spill") => {}
@@ -230,7 +230,7 @@ pub(crate) fn check_with_workers(
     }
 }
 
-/// Asks once more, with workers, what was answered here by a part of the input: the same of the same splits.
+/// Runs a turbo query again with workers and compares the answers: equal splits give equal answers.
 fn check_sample_with_workers(
     query: &Query,
     turbo: &TurboSettings,
@@ -244,7 +244,7 @@ fn check_sample_with_workers(
         RunSettings { progress: RunProgress::new(), rejected_folder: None, ..settings.clone() };
     let there =
         QueryPlan::new(&own, &settings).and_then(|plan| plan.run()).and_then(collect_answer);
-    // What is left out may be the one thing or the other.
+    // Another part of the input may be left out.
     let is_whole = |answer: &QueryAnswer| answer.coverage.complete;
     let is_sample = turbo.sample_share.is_some()
         && turbo.deadline.is_none()
@@ -267,7 +267,7 @@ fn check_sample_with_workers(
         || is_sample && !sql.contains("top_k") && !sql.contains("collect")
     {
         assert_eq!(there.column_names(), here.column_names(), "{sql}");
-        // Floats are added up in another order in the bounds alone.
+        // Only the bounds add floats in another order.
         let rows = |answer: &QueryAnswer| {
             let is_bound = |name: &&str| name.ends_with("_low") || name.ends_with("_high");
             let columns = answer.column_names();
@@ -297,7 +297,8 @@ fn check_sample_with_workers(
     }
 }
 
-/// Converts twice more, with workers, what was converted here to a folder: to another, and to one in a bucket; and compares.
+/// Converts twice more, with workers, to another folder and to one in a bucket; compares both with the local
+/// output.
 pub(crate) fn check_conversion_with_workers(
     conversion: &Conversion,
     here: &Result<ConversionReport>,
@@ -347,12 +348,12 @@ fn assert_conversions_equal(
                 said.sort();
                 said
             };
-            // Of many only the first that were tried are known.
+            // Of many failures only those of the inputs that were tried first are known.
             if here.untried_inputs == 0 {
                 assert_eq!(said(&there), said(here));
             }
         }
-        // What is there already is not there in the other folder.
+        // Existing outputs are absent from the other folder.
         (_, Err(Error::OutputExists { .. })) => {}
         (Err(there), Err(here)) => {
             let said = there.to_string().replace(&again.sink.url, &conversion.sink.url);
@@ -362,12 +363,12 @@ fn assert_conversions_equal(
     }
 }
 
-/// The files below a folder, and what they hold.
+/// Returns the files below a folder and their contents.
 fn read_files_below(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
-        // Nothing may have been written.
+        // The folder is missing if nothing was written.
         let Ok(entries) = std::fs::read_dir(&next) else { continue };
         for entry in entries {
             let path = entry.unwrap().path();
@@ -382,7 +383,7 @@ fn read_files_below(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// All rows as one batch: where batches end depends on what was spilled.
+/// Returns all rows as one batch, because batch boundaries depend on spilling.
 fn concat_rows(answer: &QueryAnswer) -> Option<RecordBatch> {
     let schema = answer.batches.first()?.schema();
     Some(concat_batches(&schema, &answer.batches).unwrap())
@@ -403,7 +404,7 @@ fn source_query(
     Query { sources, sql: sql.into(), workers, ..Query::default() }
 }
 
-/// Files of about 3 MB each, with quoted fields that hold line ends.
+/// Writes files of about 3 MB each, with quoted fields that contain line ends.
 pub(crate) fn write_large_files(folder: &Folder, seed: u64) {
     let mut random = Random(seed);
     for file in 0..3 {
@@ -487,7 +488,7 @@ fn rows_from_workers_keep_input_order() {
         let here = asked(None, &settings());
         for (threads, lost) in [(1, 0), (4, 3), (64, 2)] {
             let workers = RandomOrderWorkerPool::new(seed, threads, lost);
-            // So little memory that no more than a few parts may wait.
+            // So little memory that no more than a few results may wait.
             let small = RunSettings::new(64 << 20);
             let there = asked(Some(workers.clone()), &small);
             assert_eq!(concat_rows(&there), concat_rows(&here), "{sql} with {threads} threads");
@@ -565,7 +566,7 @@ fn queries_that_workers_cannot_run_are_refused_or_run_locally() {
     for (sql, why) in refused {
         let workers = RandomOrderWorkerPool::new(1, 2, 0);
         let query = source_query(&folder, "a.csv", sql, Some(workers.clone()));
-        // Before anything starts.
+        // The error comes before anything starts.
         let error = QueryPlan::new(&query, &settings()).err().expect(sql).to_string();
         assert!(error.contains(why), "{sql}: {error}");
         let here = Query { may_run_locally: true, ..query };
@@ -708,7 +709,7 @@ fn workers_convert_a_folder_like_one_process() {
         }
         folder.write(&format!("in/part {}/{file:02}.csv", file % 3), text);
     }
-    // Some have records that are refused, and one is none.
+    // Some inputs have rejected records, and one is not Parquet.
     folder.write("in/part 0/bad.csv", "day,n,word\n2013-01-01,1,a\nx\n2013-01-02,2,b,c,d\n");
     folder.write("in/part 1/none.parquet", "this is not Parquet");
     for (format, select, max_bad) in
@@ -767,7 +768,7 @@ fn invalid_scratch_storage_is_refused_before_reading() {
     }
 }
 
-/// Inputs that become objects of one request, of one part and of several.
+/// Returns a conversion whose outputs become objects of one request, of one part and of several.
 fn conversion_of_all_sizes(folder: &Folder) -> Conversion {
     let mut random = Random(17);
     for (file, kilobytes) in [1, 200, 250, 700, 1, 9_500, 300].into_iter().enumerate() {
@@ -806,7 +807,7 @@ fn objects_of_every_size_are_committed_without_leftover_uploads() {
         let mut there =
             conversion_to_bucket(&wanted, &bucket, RandomOrderWorkerPool::new(seed, 2, 0));
         there.select = select.map(str::to_owned);
-        // Bytes that a program gives come by a thread of its own.
+        // A thread of its own writes the bytes that a program returns.
         there.sink.exec = (seed == 3).then(|| FilterProgram::new(vec!["cat".into()]).unwrap());
         let written = there.run_to_folder(&settings(), &RunId::new()).unwrap().output_summary;
         let found = bucket.objects_below("a/b/");
@@ -918,7 +919,7 @@ fn conversion_that_crashes_workers_commits_no_files() {
     assert!(!folder.path().join("out").exists());
 }
 
-/// What a worker gives of a range may be much more than the driver has memory for.
+/// A worker's result for a range can be much larger than the driver's memory.
 #[test]
 fn driver_with_little_memory_returns_all_groups_merged_by_workers() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Files to ask, questions, and answers as text.
+//! Fixtures of these tests: a temporary folder with files, functions that run queries, and answers as text.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use tidemill_engine::{Coverage, Query, QueryPlan, Result, Results, RunSettings};
 
 use crate::cluster_execution::check_with_workers;
 
-/// A folder that goes with the test.
+/// A temporary folder that is deleted after the test.
 pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -20,7 +20,7 @@ impl Folder {
         self.0.path()
     }
 
-    /// Writes a file and gives its path.
+    /// Writes a file and returns its path.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -28,7 +28,7 @@ impl Folder {
         path
     }
 
-    /// `sql` with `$` for this folder.
+    /// Returns `sql` with `$` replaced by the path of this folder.
     pub(crate) fn substitute_path(&self, sql: &str) -> String {
         sql.replace('$', self.path().to_str().unwrap())
     }
@@ -45,7 +45,7 @@ impl Folder {
         run_query(&query(self.substitute_path(sql)), settings)
     }
 
-    /// The message that the question fails with.
+    /// Returns the error message of a query that must fail.
     pub(crate) fn sql_error(&self, sql: &str) -> String {
         match self.try_run_sql(sql, &settings()) {
             Ok(answer) => panic!("{sql} was answered: {:?}", answer.rows()),
@@ -79,19 +79,19 @@ pub(crate) struct QueryAnswer {
 }
 
 impl QueryAnswer {
-    /// All values as text, null as `∅`.
+    /// Returns all values as text, with nulls as `∅`.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
         self.batches.iter().flat_map(batch_rows).collect()
     }
 
-    /// The rows in an order of their own.
+    /// Returns the rows as text, sorted.
     pub(crate) fn sorted_rows(&self) -> Vec<Vec<String>> {
         let mut rows = self.rows();
         rows.sort();
         rows
     }
 
-    /// The one value of a result of one row and one column.
+    /// Returns the only value of a result with one row and one column.
     pub(crate) fn single_value(&self) -> String {
         let rows = self.rows();
         assert!(rows.len() == 1 && rows[0].len() == 1, "{rows:?}");
@@ -115,12 +115,12 @@ pub(crate) fn array_values(array: &ArrayRef) -> Vec<String> {
     (0..array.len()).map(|row| format.value(row).to_string()).collect()
 }
 
-/// Rows of text, for comparisons.
+/// Converts rows of text for comparisons.
 pub(crate) fn string_rows(rows: &[&[&str]]) -> Vec<Vec<String>> {
     rows.iter().map(|row| row.iter().map(|value| value.to_string()).collect()).collect()
 }
 
-/// Pseudo-random numbers: splitmix64.
+/// A generator of pseudo-random numbers: splitmix64.
 pub(crate) struct Random(pub u64);
 
 impl Random {

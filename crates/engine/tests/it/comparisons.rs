@@ -1,4 +1,4 @@
-//! Values of different types beside one another: compared by what they are, and kept.
+//! Tests of comparisons and combinations of values of different types.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -220,7 +220,7 @@ fn times_of_any_unit_compare_as_instants() {
     folder.write("t.csv", format!("s,ms,us,ns\n{second},{second},{second},{second}\n"));
     let schema = "s TIMESTAMP(0), ms TIMESTAMP(3), us TIMESTAMP(6), ns TIMESTAMP(9)";
     let columns = ["s", "ms", "us", "ns"];
-    // What is compared with one second, and how the second compares with it.
+    // Literals, and the order of one second relative to them.
     let literals = [
         ("1970-01-01 00:00:00.5", Ordering::Greater),
         ("1970-01-01 00:00:01", Ordering::Equal),
@@ -269,7 +269,7 @@ fn date_trunc_follows_the_calendar() {
     let folder = Folder::new();
     let mut lines = Vec::new();
     for _ in 0..300 {
-        // Within what nanoseconds reach, so that both units must agree.
+        // Within the range of nanoseconds, so that both units must agree.
         let seconds = (random.next() % 18_000_000_000) as i64 - 9_000_000_000;
         lines.push(format!("{seconds}{:06}", random.next() % 1_000_000));
     }
@@ -402,7 +402,7 @@ fn number_literals_keep_all_digits() {
         ("0.07 BETWEEN 0.06 - 0.01 AND 0.06 + 0.01", "true"),
         ("1e22 + 0.5", "1e22"),
         ("1e-300 * 1e-300", "0.0"),
-        // What is cast to a double is one.
+        // A value cast to a double is a double.
         ("0.1 + CAST(0.2 AS DOUBLE)", "0.30000000000000004"),
         ("1 / 3.0 + 0.1", "0.43333333333333335"),
     ] {

@@ -1,5 +1,5 @@
-//! Tests of expressions that mix estimates, keys and constants: which expressions have intervals, and how often the
-//! intervals hold.
+//! Tests of expressions that mix estimates, keys and constants: which expressions have intervals, and how
+//! often the intervals hold.
 
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
@@ -8,9 +8,9 @@ use tidemill_engine::{Query, QueryPlan, TurboSettings};
 
 use crate::common::{Folder, QueryAnswer, Random, collect_answer, query, settings};
 
-/// Writes the rows of nine groups: `k` from 0 to 2, and `z`, which is null in a third of them. `a` is positive. `b` has
-/// either sign and is 0 on average in the groups of `k = 0`. `c` is null in one row of four. `f` is 1 in one row of
-/// ten, else 0.
+/// Writes the rows of nine groups: `k` from 0 to 2, and `z`, which is null in a third of them. `a` is
+/// positive. `b` has either sign and is 0 on average in the groups of `k = 0`. `c` is null in one row of
+/// four. `f` is 1 in one row of ten, else 0.
 fn write_rows() -> Folder {
     let folder = Folder::new();
     let mut random = Random(11);
@@ -325,8 +325,8 @@ impl ExpressionGenerator {
     }
 }
 
-/// Returns true if the expression rounds a number. Such a number may be equal in every sample and still have an
-/// interval.
+/// Returns true if the expression rounds a number. Such a number may be equal in every sample and still have
+/// an interval.
 fn is_rounded(expression: &str) -> bool {
     ["round", "BIGINT", "//", "median", "quantile"].iter().any(|word| expression.contains(word))
 }
@@ -335,9 +335,9 @@ fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs()).max(1e-300)
 }
 
-/// Checks random expressions, each over many samples. Intervals hold the exact number as often as they claim, a null
-/// has no interval, and an interval contains the number beside it. A number that is equal in all samples, without
-/// rounding, is its own interval.
+/// Checks random expressions, each over many samples. Intervals hold the exact number as often as they claim,
+/// a null has no interval, and an interval contains the number beside it. A number that is equal in all
+/// samples, without rounding, is its own interval.
 #[test]
 fn intervals_of_random_expressions_contain_the_exact_numbers() {
     const SEEDS: u64 = 30;

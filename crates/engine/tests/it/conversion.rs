@@ -1,4 +1,4 @@
-//! Files converted: to one output, to a folder; rowfiles checked and salvaged; schemas compared.
+//! Tests of conversions to one file and to a folder, of rowfile checks and salvage, and of schema comparison.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -165,7 +165,7 @@ fn folder_conversion_names_outputs_after_inputs() {
     let rows = folder.run_sql("SELECT name FROM '$/out/deep/er/3.rowfile'").rows();
     assert_eq!(rows, string_rows(&[&["in/deep/er/3.csv"]]));
 
-    // What a pattern names is below the folder before its first pattern.
+    // An output of a pattern has its name relative to the folder before the first wildcard.
     let mut wanted = conversion(&folder, &["in/*/*.csv", "in/2.csv"], "some/");
     wanted.sink.format = Some("json".parse().unwrap());
     wanted.select = Some("name".into());
@@ -193,7 +193,7 @@ fn failed_input_does_not_stop_the_other_conversions() {
     assert!(message.contains("bad.csv: line 3") && message.contains("cut.rowfile"), "{message}");
     assert_eq!(output_names(&folder, "out").len(), 8);
 
-    // What is there is not written again, unless it is asked for.
+    // Existing outputs are not written again, unless the user asks for it.
     let message = convert_to_folder(&wanted).unwrap_err().to_string();
     assert!(message.contains("0.csv") && message.contains("7 other files"), "{message}");
     folder.write("in/bad.csv", "n,m\n1,2\n3,4\n");
@@ -250,7 +250,7 @@ fn check_file(folder: &Folder, name: &str) -> Result<RowfileCheck> {
     Ok(list_files(folder, &[name]).check_file(0)?)
 }
 
-/// A rowfile of several blocks.
+/// Writes a rowfile with several blocks and returns its bytes.
 fn write_event_rowfile(folder: &Folder) -> Vec<u8> {
     let mut csv = String::from("n,word\n");
     let mut random = Random(3);
@@ -279,7 +279,7 @@ fn check_finds_damage_and_salvage_keeps_intact_blocks() {
         assert_eq!(rows[0][0], kept.rows.to_string());
         kept
     };
-    // Cut off in the last third.
+    // Truncated in the last third.
     folder.write("cut.rowfile", &whole[..whole.len() * 2 / 3]);
     let found = check_file(&folder, "cut.rowfile").unwrap();
     assert!(!found.whole && found.rows > 0 && found.rows < 200_000, "{found:?}");
@@ -363,7 +363,7 @@ fn avro_schemas_are_compared_by_declaration() {
     for (fields, expected) in [
         (r#"{"name": "n", "type": ["null", "double"]}"#, &[][..]),
         (r#"{"name": "n", "type": ["null", "int"]}"#, &["n"]),
-        // Whether a value is null is seen when it is read.
+        // A null value is detected when it is read.
         (r#"{"name": "n", "type": "long"}"#, &[]),
         (r#"{"name": "number", "type": ["null", "long"], "aliases": ["n"]}"#, &[]),
         (r#"{"name": "more", "type": "int"}"#, &["more"]),
@@ -389,7 +389,7 @@ fn avro_schemas_are_compared_by_declaration() {
         }
     }
     assert_eq!(found("all.avsc", "old.csv"), [""; 0]);
-    // Within a record, too.
+    // Nested records are compared, too.
     let within = |fields: &str| {
         let record = format!(r#"{{"type": "record", "name": "S", "fields": [{fields}]}}"#);
         format!(r#"{{"name": "s", "type": ["null", {record}]}}"#)
@@ -460,7 +460,7 @@ fn conversion_keeps_schema_metadata_where_the_format_can() {
         let expected = if name.starts_with("some") { &rows[1..] } else { &rows[..] };
         assert_eq!(folder.run_sql(&format!("SELECT * FROM '$/{name}'")).rows(), expected);
     }
-    // By way of a format that keeps less, and one that keeps nothing.
+    // By way of a format that keeps less metadata, and of one that keeps none.
     for suffix in ["parquet", "csv"] {
         convert_to_one_file(&conversion(&folder, &["a.rowfile"], &format!("c.{suffix}"))).unwrap();
         assert_eq!(folder.run_sql(&format!("SELECT * FROM '$/c.{suffix}'")).rows(), rows);

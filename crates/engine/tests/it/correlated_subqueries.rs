@@ -1,4 +1,4 @@
-//! Subqueries that depend on the row around them. The expected rows are DuckDB's.
+//! Tests of subqueries that depend on the row around them. The expected rows are DuckDB's.
 
 use crate::common::Folder;
 
@@ -9,7 +9,7 @@ fn folder() -> Folder {
     folder
 }
 
-/// Rows in a fixed order, with a bar between values.
+/// Returns the rows in sorted order, with a bar between values.
 fn sorted_text(folder: &Folder, sql: &str) -> String {
     let mut rows: Vec<String> =
         folder.run_sql(sql).rows().iter().map(|row| row.join("|")).collect();
@@ -232,7 +232,7 @@ fn correlated_subqueries_match_duckdb() {
     }
 }
 
-/// A value that no branch asks for may have several rows.
+/// A scalar subquery that no branch evaluates may have several rows.
 #[test]
 fn scalar_subquery_with_several_rows_fails_only_if_evaluated() {
     let folder = folder();
@@ -244,7 +244,7 @@ fn scalar_subquery_with_several_rows_fails_only_if_evaluated() {
     assert!(error.contains("has more than one row"), "{error}");
 }
 
-/// Equal rows have one answer, so that a subquery that differs each time would be asked too seldom.
+/// Equal rows share one evaluation, so a volatile subquery would be evaluated too seldom.
 #[test]
 fn volatile_correlated_subquery_is_refused() {
     let folder = folder();

@@ -1,4 +1,4 @@
-//! What a result says it rests on.
+//! Tests of the coverage that a result reports, as one line and as JSON.
 
 use std::fmt::Write as _;
 
@@ -84,7 +84,7 @@ fn coverage_marks_exact_estimates() {
     let line = many.coverage.summary_line();
     assert!(line.contains(", u ±1.6 % (95 %), q ±"), "{line}");
     assert!(!few.coverage.summary_line().contains('±'));
-    // What is asked on top of the table keeps its estimates.
+    // A query over the aggregated result keeps the estimates below it.
     let top = folder
         .run_sql("SELECT max(u) FROM (SELECT k, unique(x) AS u FROM '$/many.csv' GROUP BY k)");
     assert_eq!(top.coverage.estimates.len(), 1);

@@ -1,4 +1,4 @@
-//! What people write who come from other databases is answered as it is answered there.
+//! Tests of syntax and functions of other databases, which have the same answers as there.
 
 use crate::common::Folder;
 
@@ -13,7 +13,7 @@ fn folder() -> Folder {
     folder
 }
 
-/// Each row: SQL, and the answer's columns and rows as CSV without quotes.
+/// Checks rows of SQL, and the answer's columns and rows as CSV without quotes.
 fn assert_answers(rows: &[(&str, &str)]) {
     let folder = folder();
     let wrong: Vec<String> = rows
@@ -105,7 +105,7 @@ fn functions_and_operators_of_other_dialects_are_accepted() {
 #[test]
 fn row_values_are_compared() {
     assert_answers(&[
-        // A column is called as it is written.
+        // A column is named as it is written.
         (
             "SELECT (k, v) IN (('a', 1), ('b', v)), (k, v) IN (('a', 1), ('b', v)) FROM '$/f.csv' ORDER BY v LIMIT 1",
             "(k, v) IN (('a', 1), ('b', v)),(k, v) IN (('a', 1), ('b', v))_1\ntrue,true",
@@ -124,7 +124,7 @@ fn row_values_are_compared() {
             "k\nb",
         ),
         ("SELECT k FROM '$/f.csv' GROUP BY k HAVING (k, count(*)) NOT IN (SELECT 'a', 2)", "k\nb"),
-        // What is unknown may be equal.
+        // An unknown value may be equal.
         ("SELECT k FROM '$/f.csv' GROUP BY k HAVING (k, count(*)) NOT IN (SELECT NULL, 2)", "k\nb"),
         (
             "SELECT k, count(*) AS n FROM '$/f.csv' GROUP BY k HAVING (k, n) IN (SELECT 'b', 1)",
@@ -359,7 +359,7 @@ fn select_aliases_are_usable_in_select_list_and_where() {
             "d,e,e + 0\n6,7,7",
         ),
         ("SELECT v + 1 AS n, n * 2 FROM '$/f.csv' ORDER BY n LIMIT 1", "n,n * 2\n2,4"),
-        // A column is meant before a name of the list.
+        // A column takes precedence over a name of the select list.
         ("SELECT v * 10 AS v, v + 1 AS n FROM '$/f.csv' WHERE v > 2", "v,n\n30,4"),
         (
             "SELECT k, sum(v) AS s, s / count(*) AS m FROM '$/f.csv' GROUP BY k HAVING s > 2 ORDER BY k",
@@ -408,7 +408,7 @@ fn pivot_and_unpivot_statements_reshape_tables() {
             "UNPIVOT (SELECT 1 AS id, 2 AS a, 3 AS b) ON a, b INTO NAME n VALUE x ORDER BY n",
             "id,n,x\n1,a,2\n1,b,3",
         ),
-        // A column's name has its own letters, whatever those of the query.
+        // A column's name keeps its own case, whatever the query's.
         ("UNPIVOT (SELECT K, V FROM '$/f.csv' WHERE v = 2) ON V", "k,name,value\nb,v,2"),
         (
             "SELECT * FROM (SELECT k, v FROM '$/f.csv' WHERE v = 2) UNPIVOT (x FOR n IN (V AS \"V\"))",
@@ -561,7 +561,8 @@ fn sample_does_not_depend_on_threads_or_format() {
             assert_eq!(counted(&of(same), 3), tenth, "{same}");
         }
         let count: i64 = tenth[0][0].parse().unwrap();
-        // Ten thousand draws apart at 1 in 10 are 2,000 ± 42 in two of three samples; these are fixed.
+        // A sample of 1 in 10 of 20,000 rows has 2,000 ± 42 of them in two of three cases; these samples are
+        // fixed.
         assert!((1_750..2_250).contains(&count), "{count}");
         assert_ne!(counted(&of("TABLESAMPLE (10 PERCENT) REPEATABLE (7)"), 2), tenth);
         let by_key = format!(
@@ -569,7 +570,7 @@ fn sample_does_not_depend_on_threads_or_format() {
              TABLESAMPLE BERNOULLI (10) GROUP BY k)"
         );
         assert_eq!(counted(&by_key, 2), tenth);
-        // A condition leaves rows of the sample, and takes no part in choosing them.
+        // A condition removes rows of the sample, and has no effect on their selection.
         let halves = ["n < 9000", "n >= 9000"].map(|condition| {
             let rows = counted(&of(&format!("TABLESAMPLE BERNOULLI (10) WHERE {condition}")), 2);
             rows[0][0].parse::<i64>().unwrap()
@@ -618,7 +619,7 @@ fn file_listed_twice_is_read_twice() {
     for (files, expected) in [
         ("['$/l.csv', '$/l.csv']", "4"),
         ("['$/l.csv', '$/l.csv', '$/l.csv']", "6"),
-        // What a pattern finds again is there once.
+        // A file that a pattern finds again is read once.
         ("['$/l.csv', '$/*.csv']", "2"),
         ("['$/*.csv', '$/l*.csv']", "2"),
     ] {

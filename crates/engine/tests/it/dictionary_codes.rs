@@ -1,5 +1,5 @@
-//! Keys that come as codes of dictionaries, of Parquet and of text, against the same rows without
-//! codes.
+//! Tests of group keys that arrive as dictionary codes, from Parquet and from text, against the same rows
+//! without codes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::common::{Folder, Random, query, settings};
 
 const CODED_KEYS_NOTE: &str = "found by the codes of the keys";
 
-/// Two columns of texts with nulls, of `few` and `many` values, and numbers.
+/// Returns two text columns with nulls, of `few` and `many` distinct values, and a column of numbers.
 fn random_rows(random: &mut Random, count: usize, few: u64, many: u64) -> RecordBatch {
     let text = |random: &mut Random, values: u64, name: &str| match random.next_below(values + 1) {
         0 => None,
@@ -101,7 +101,7 @@ fn computed_or_unencoded_keys_are_grouped_by_value() {
     let mut random = Random(4);
     let some = random_rows(&mut random, 4000, 5, 3000);
     write_parquet(&folder, "coded.parquet", &some, WriterProperties::builder().build());
-    // Past its limit a dictionary is left, and the values follow as they are.
+    // Past its size limit the dictionary ends, and the remaining values follow as they are.
     let short = WriterProperties::builder()
         .set_dictionary_page_size_limit(2000)
         .set_data_page_row_count_limit(500)
@@ -164,7 +164,7 @@ fn dense_and_sparse_integer_keys_are_grouped_correctly() {
                 (random.next() >> 1).to_string(),
                 (row / 3).to_string(),
                 (-(random.next_below(70_000) as i64)).to_string(),
-                // All are near each other but a few, late.
+                // All values are close to each other except a few, late in the file.
                 match row % 9000 {
                     8500 => i64::MIN + row as i64,
                     8600 => i64::MAX - row as i64,
@@ -224,7 +224,7 @@ fn low_cardinality_text_keys_are_grouped_by_codes() {
             1 => "a value, of more than twelve bytes".to_owned(),
             n => format!("\u{e9} {n}"),
         };
-        // Few in the beginning, and then more than are kept.
+        // Few values at first, and then more than the dictionary keeps.
         let late =
             format!("v{}", if row < 9000 { row % 7 } else { random.next_below(20_000) as usize });
         let many = format!("number {}", random.next_below(20_000));

@@ -1,4 +1,4 @@
-//! Distinct counts beside other aggregates, and what is accounted for where no rows are wanted.
+//! Tests of distinct counts beside other aggregates, and of coverage where a query needs no rows.
 
 use std::path::PathBuf;
 
@@ -70,7 +70,7 @@ fn distinct_counts_beside_other_aggregates_are_exact_and_merge() {
             };
             let whole = ask(&sql, pattern, &settings());
             assert!(whole.coverage.mergeable, "{sql}");
-            // Aggregates that have no states of ours go DataFusion's way.
+            // Aggregates without a mergeable state take DataFusion's path.
             let first = sql.find(" FROM source").unwrap();
             let beside = format!(
                 "{}, approx_percentile_cont_with_weight(1, 1, 0.5) AS other{}",
@@ -160,7 +160,7 @@ fn mergeable_plan_writes_a_partial_table() {
             "SELECT k, count(DISTINCT x), approx_percentile_cont_with_weight(1, 1, 0.5) FROM '$/a.csv' GROUP BY k",
             false,
         ),
-        // The table is finished by asking another source.
+        // A query of another source finishes the table.
         (
             "SELECT k, count(*) AS n FROM '$/a.csv' GROUP BY k HAVING count(*) > (SELECT count(*) FROM '$/names.csv')",
             false,

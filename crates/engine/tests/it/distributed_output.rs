@@ -1,4 +1,4 @@
-//! Rows whose files workers write: the same files, byte by byte, as where this process writes them, and nothing else.
+//! Tests of output files that workers write: equal byte by byte to those of one process, and no others.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::cluster_execution::{RandomOrderWorkerPool, write_large_files};
 use crate::common::{Folder, Random, settings};
 use crate::fake_s3_bucket::FakeS3Bucket;
 
-/// Runs a query into an output; what it has written, what it rests on, and what the user is told.
+/// Runs a query into an output; returns the written files, the number of rows read and the user's warning.
 fn write_output(
     query: Query,
     spec: &SinkSpec,
@@ -32,7 +32,7 @@ fn write_output(
     Ok((written, rows, running.take_warning()))
 }
 
-/// All files below a folder, and what they hold.
+/// Returns all files below a folder and their contents.
 fn read_files_below(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
     while let Some(next) = folders.pop() {
@@ -55,7 +55,7 @@ fn source_query(folder: &Folder, sql: &str) -> Query {
     Query { sources, sql: sql.into(), ..Query::default() }
 }
 
-/// The same query with workers, who have a place for what they lay down.
+/// Returns the same query with workers and with scratch storage for their chunks.
 fn query_with_workers(
     query: &Query,
     workers: Arc<dyn WorkerPool>,
@@ -66,14 +66,15 @@ fn query_with_workers(
     Query { workers: Some(workers), scratch, ..query.clone() }
 }
 
-/// Asks once more, with workers who write the rows, what was answered here, and compares; nothing where they do not.
+/// Runs a query again with workers that write its rows and compares the files; does nothing where they
+/// cannot.
 pub(crate) fn check_output_with_workers(query: &Query, settings: &RunSettings) {
     let seed = query.sql.len() as u64;
     let mut random = Random(seed);
     let names = ["all.csv", "all.json", "all.tsv.gz"];
     let name = names[random.next_below(names.len() as u64) as usize];
     let (here, there, scratch) = (Folder::new(), Folder::new(), Folder::new());
-    // A run that fails ends whatever shares its flag.
+    // A run that fails cancels all runs that share its flag.
     let settings = || RunSettings {
         progress: RunProgress::new(),
         rejected_folder: None,
@@ -100,7 +101,7 @@ pub(crate) fn check_output_with_workers(query: &Query, settings: &RunSettings) {
         (Err(error), Ok(_)) => {
             panic!("{}: {name} is written by workers, and here {error}", query.sql)
         }
-        // A worker has another budget.
+        // A worker has another memory budget.
         (Ok(_), Err(Error::MemoryBudgetTooSmall { .. })) => {}
         (Ok(_), Err(error)) => panic!("{}: {name}: {error}", query.sql),
     }
@@ -153,7 +154,7 @@ fn files_written_by_workers_equal_those_of_one_process() {
             let found = read_files_below(there.path());
             assert!(found.keys().eq(all.keys()), "{how}: {:?}", found.keys());
             assert!(found == all, "{how}");
-            // Of nothing there is nothing to write, and what is little is written here.
+            // An empty result has nothing to write, and the driver writes a small one.
             if above.is_some() || are_none(statement) {
                 assert_eq!(workers.output_tasks() > 0, !are_none(statement), "{how}");
             }
@@ -177,7 +178,7 @@ fn binary_files_written_by_workers_have_the_same_bytes() {
         (1, "{digit}/{k}.avro"),
         (1, "{digit}.rowfile"),
     ]) {
-        // How large a row group may be is a matter of memory: that of these workers.
+        // The size of a row group depends on memory: this is the workers' budget.
         let settings = RunSettings { threads: 2, ..RunSettings::new(64 << 20) };
         let (query, here) = (source_query(&folder, STATEMENTS[statement]), Folder::new());
         let to = |folder: &Folder| SinkSpec::new(format!("{}/{name}", folder.path().display()));
@@ -215,7 +216,7 @@ fn too_many_and_existing_files_are_refused_with_and_without_workers() {
     };
     let out = Folder::new();
     let spec = SinkSpec::new(format!("{}/{{k}}.csv", out.path().display()));
-    // Fewer than all workers together meet, and more than some of them have to write.
+    // Fewer files than all workers meet together, and more than some of them have to write.
     let said = refused(&SinkSpec { max_files: 1_500, ..spec }, &out);
     assert!(said.contains("would write more than 1500 files"), "{said}");
     out.write("all.csv", "something");
@@ -223,7 +224,7 @@ fn too_many_and_existing_files_are_refused_with_and_without_workers() {
     assert!(said.contains("exists already"), "{said}");
 }
 
-/// Workers on a machine that does not see the output's folder.
+/// A worker pool on a machine that does not see the output's folder.
 #[derive(Debug)]
 struct PoolWithoutOutputFolder(Arc<RandomOrderWorkerPool>);
 
@@ -348,7 +349,7 @@ fn output_of_crashing_workers_is_not_committed() {
     assert!(read_files_below(out.path()).is_empty());
 }
 
-/// Workers that end whenever they write.
+/// A worker pool whose workers end whenever they write.
 #[derive(Debug)]
 struct WriteCrashingPool(Arc<RandomOrderWorkerPool>);
 
@@ -380,7 +381,7 @@ impl WorkerPool for WriteCrashingPool {
     }
 }
 
-/// More groups than are put into the order of their keys.
+/// More groups than a result sorts by their keys.
 const GROUP_COUNT: u64 = 300_000;
 
 #[test]
@@ -399,7 +400,7 @@ fn many_groups_are_written_by_workers_like_one_process() {
     let some =
         "SELECT k, max(x) AS x, 'g' || count(*) AS n FROM source GROUP BY k HAVING max(x) % 2 = 1";
     let none = "SELECT k, sum(x) AS s FROM source GROUP BY k HAVING sum(x) < 0";
-    // By the driver: in the order of their keys, or of something else.
+    // Written by the driver: in the order of their keys, or in another one.
     let few = "SELECT k % 1000 AS m, sum(x) AS s FROM source GROUP BY k % 1000";
     let ordered = "SELECT k, sum(x) AS s FROM source GROUP BY k ORDER BY s DESC, k";
     let windowed = "SELECT k, sum(x) AS s, sum(sum(x)) OVER () AS t FROM source GROUP BY k";

@@ -1,4 +1,4 @@
-//! Whether a message says in SQL's words what is wrong, and what to do.
+//! Tests of error messages: they name the fault in SQL terms and say what to do.
 
 use crate::common::{Folder, string_rows};
 
@@ -10,7 +10,7 @@ fn files() -> Folder {
     folder
 }
 
-/// Each statement's whole message.
+/// Asserts the whole message of each statement.
 fn assert_messages(folder: &Folder, rows: &[(&str, &str)]) {
     for (sql, expected) in rows {
         assert_eq!(folder.sql_error(sql), *expected, "{sql}");
@@ -55,7 +55,7 @@ fn cast_error_names_expression_and_value() {
                  hint: a time is written as 2026-11-20T09:19:00; TRY_CAST gives NULL where a value \
                  does not fit",
             ),
-            // Nobody has written these casts.
+            // The statement does not contain these casts.
             (
                 "SELECT * FROM '$/f.csv' a JOIN '$/v.csv' b ON a.s = b.n",
                 "`abc` does not fit BIGINT\n\
@@ -67,7 +67,7 @@ fn cast_error_names_expression_and_value() {
                 "`abc` does not fit BIGINT\n\
                  hint: TRY_CAST gives NULL where a value does not fit",
             ),
-            // A date that is written is of no column.
+            // A date literal belongs to no column.
             (
                 "SELECT n FROM '$/f.csv' WHERE s > DATE '2026-03-01'",
                 "`abc` does not fit DATE\n\
@@ -226,7 +226,7 @@ fn unknown_column_error_suggests_the_delimiter() {
     let folder = Folder::new();
     for (separator, option) in [(";", ";"), ("|", "|"), ("\t", "\\t")] {
         folder.write("x.csv", ["a", "b", "c\n1", "2", "3\n"].join(separator));
-        // The separator is told from a sample, unless another one is said.
+        // The delimiter is inferred from a sample, unless the query names one.
         assert_eq!(folder.run_sql("SELECT b FROM '$/x.csv'").rows(), [["2"]], "{separator}");
         let said = folder.sql_error("SELECT b FROM read_csv('$/x.csv', delim = ',')");
         assert!(said.starts_with("unknown column `b`"), "{said}");
@@ -407,7 +407,7 @@ fn errors_list_the_valid_choices() {
     assert_eq!(folder.run_sql("SELECT x FROM unnest([1]) AS t(x)").single_value(), "1");
 }
 
-/// What a call leads to is no word of whoever wrote it.
+/// A message does not name the function that implements the call.
 #[test]
 fn call_errors_use_the_name_as_written() {
     let folder = Folder::new();

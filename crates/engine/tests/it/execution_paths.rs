@@ -1,4 +1,4 @@
-//! Which path a query takes, and that the paths agree.
+//! Tests of the path that each query takes, and of the agreement of the paths.
 
 use tidemill_engine::QueryPlan;
 
@@ -22,7 +22,7 @@ fn files() -> Folder {
 #[test]
 fn each_query_takes_its_path_and_answers() {
     let folder = files();
-    // SQL · path · what `why` says · first row of the answer, sorted
+    // SQL, path, part of `why`, first row of the sorted answer
     let unordered = "per-record steps alone";
     let one = "one aggregation over one source";
     let cases: &[(&str, &str, &str, &[&str])] = &[
@@ -214,7 +214,7 @@ fn each_query_takes_its_path_and_answers() {
 #[test]
 fn paths_agree_on_tidemill_functions() {
     let folder = files();
-    // `collect` is in the order of the input on the tables' path and in windows alone.
+    // `collect` is in input order only on the table path and in windows.
     let answers = "origin, unique(tail) AS u, top_k(day, 2) AS t, quantile(distance, 0.5, 1) AS q, \
         quantile(distance, 0.25) AS q1, max(day) AS m";
     let tables = format!("SELECT {answers} FROM '$/f.csv' GROUP BY origin");

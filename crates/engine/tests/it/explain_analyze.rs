@@ -1,17 +1,17 @@
-//! `EXPLAIN ANALYZE`: the plan with what the run measured.
+//! Tests of `EXPLAIN ANALYZE`: the plan with the measurements of its run.
 
 use tidemill_engine::{Query, QueryPlan, RunId, RunSettings};
 
 use crate::cluster_execution::RandomOrderWorkerPool;
 use crate::common::{Folder, QueryAnswer, query, settings};
 
-/// The lines of an answer.
+/// Returns the lines of the plan.
 fn plan_lines(answer: &QueryAnswer) -> Vec<String> {
     assert_eq!(answer.column_names(), ["plan"]);
     answer.rows().concat()
 }
 
-/// The measured line that begins with a word.
+/// Returns the rest of the measured line that starts with `start`.
 fn measured_line<'a>(lines: &'a [String], start: &str) -> &'a str {
     let measured = lines.iter().position(|line| line == "measured:").unwrap();
     let found = lines[measured..].iter().find_map(|line| line.trim_start().strip_prefix(start));
@@ -44,7 +44,7 @@ fn explain_analyze_shows_measurements_of_the_run() {
     assert!(measured_line(&found, "memory: ").ends_with("; 0 B spilled"));
     let time = measured_line(&found, "time: planning ");
     assert!(time.contains("reading and grouping") && time.contains("(map "), "{time}");
-    // What the answer rests on is what the query read.
+    // The coverage is that of the plain query.
     let plain = folder.run_sql(sql).coverage;
     assert_eq!(answer.coverage, plain);
 }

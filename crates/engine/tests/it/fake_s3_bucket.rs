@@ -1,4 +1,5 @@
-//! A server that keeps objects as S3 does, so far as outputs ask it: objects, uploads in parts, conditions.
+//! A server that stores objects with the part of S3's interface that outputs use: objects, multipart uploads
+//! and conditional writes.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use tidemill_engine::remote::StorageOptions;
 
-/// The bucket `out` of a server on a free port of loopback, which lives as long as the process does.
+/// The bucket `out` of a server on a free loopback port, which runs until the process ends.
 pub(crate) struct FakeS3Bucket {
     contents: Arc<Mutex<BucketContents>>,
     port: u16,
@@ -16,13 +17,13 @@ pub(crate) struct FakeS3Bucket {
 
 #[derive(Default)]
 pub(crate) struct BucketContents {
-    /// Objects, each with its ETag and the run that it says it is of.
+    /// Objects by key, each with its ETag and the run that its metadata names.
     pub(crate) objects: BTreeMap<String, (Vec<u8>, String, Option<String>)>,
-    /// Uploads by name, each with its key and its parts.
+    /// Uploads by their ids, each with its key and its parts.
     pub(crate) uploads: BTreeMap<String, (String, BTreeMap<usize, Vec<u8>>)>,
-    /// How many were begun.
+    /// Number of uploads that were begun.
     pub(crate) uploads_begun: usize,
-    /// The most parts that an object was made of.
+    /// Largest number of parts of one object.
     pub(crate) object_parts_max: usize,
 }
 
@@ -65,13 +66,13 @@ impl FakeS3Bucket {
         self.contents.lock().unwrap()
     }
 
-    /// Puts an object there.
+    /// Stores an object.
     pub(crate) fn put_object(&self, key: &str, content: &[u8]) {
         let object = (content.to_vec(), entity_tag(content), None);
         self.lock_contents().objects.insert(key.to_owned(), object);
     }
 
-    /// The objects below a folder, by what comes behind it.
+    /// Returns the objects below a folder, by the rest of their keys.
     pub(crate) fn objects_below(&self, folder: &str) -> BTreeMap<String, Vec<u8>> {
         let kept = self.lock_contents();
         let below = |(key, (content, ..)): (&String, &(Vec<u8>, String, Option<String>))| {
@@ -81,7 +82,7 @@ impl FakeS3Bucket {
     }
 }
 
-/// Any that tells contents apart does.
+/// Returns an ETag; any value that tells contents apart will do.
 fn entity_tag(content: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);

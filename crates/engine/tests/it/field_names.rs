@@ -1,4 +1,4 @@
-//! Keys of JSON that are empty, and names of columns that are fields.
+//! Tests of JSON fields with an empty name, and of the column names of fields.
 
 use crate::common::Folder;
 
@@ -50,7 +50,7 @@ fn field_columns_are_named_as_written() {
     ] {
         let answer = folder.run_sql(&format!("SELECT {written} FROM '$/f.json' t"));
         assert_eq!(answer.column_names(), [name], "{written}");
-        // The planner has its own name for a path with dots alone.
+        // The planner has its own name only for a path with dots alone.
         if !name.starts_with("d.json.") || name.contains(['\'', '+']) {
             let answer =
                 folder.run_sql(&format!("SELECT * FROM (SELECT {written} FROM '$/f.json' t)"));

@@ -1,4 +1,4 @@
-//! `glob('logs/*.csv')`: the names of files as rows.
+//! Tests of `glob('logs/*.csv')`, which returns the names of files as rows.
 
 use tidemill_engine::{Query, QueryPlan};
 
@@ -45,7 +45,7 @@ fn glob_lists_files_like_a_source() {
     }
     let described = folder.run_sql("DESCRIBE SELECT * FROM glob('$/*.csv')").rows();
     assert_eq!(described, string_rows(&[&["file", "TEXT", "YES"]]));
-    // What is said of files is not said of their names.
+    // The schema of files does not apply to their names.
     let query = Query {
         schema: Some("x BIGINT".into()),
         ..query(folder.substitute_path("FROM glob('$/a*')"))

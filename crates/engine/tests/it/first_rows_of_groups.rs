@@ -1,4 +1,4 @@
-//! The first rows of groups, against sorting all rows, on every path.
+//! Tests of the first rows of groups against a sort of all rows, on every path.
 
 use tidemill_engine::source::SourceSpec;
 use tidemill_engine::{
@@ -9,7 +9,7 @@ use crate::common::{Folder, Random, collect_answer, query, settings};
 
 const CSV_HEADER: &str = "id,k,t,f,d,b,day,s\n";
 
-/// Rows of which all columns but the first have equals and nulls.
+/// Returns rows in which all columns but the first have ties and nulls.
 fn random_lines(random: &mut Random, rows: u64, keys: u64) -> Vec<String> {
     let float = |random: &mut Random| match random.next_below(12) {
         0 => "NaN".into(),
@@ -43,7 +43,7 @@ fn random_lines(random: &mut Random, rows: u64, keys: u64) -> Vec<String> {
     (0..rows).map(row).collect()
 }
 
-/// `SELECT` with all first rows but those of a window that tells all rows' numbers.
+/// Returns the query with a window over all rows, so that the plan sorts them.
 fn disable_first_rows_plan(sql: &str) -> String {
     sql.replace("QUALIFY", "QUALIFY count(*) OVER () > 0 AND")
 }
@@ -93,7 +93,7 @@ fn first_rows_equal_those_of_a_full_sort() {
             assert!(expected.len() > 1 || keys == 1, "{sql}");
             assert_eq!(execution_path(&folder, &sql), "partial tables", "{sql}");
             assert_eq!(folder.run_sql(&sql).sorted_rows(), expected, "{sql}");
-            // A UNION has no table; DataFusion groups by the same states.
+            // A UNION has no aggregate table; DataFusion groups by the same states.
             let both = sql.replace(
                 "FROM '$/all.csv'",
                 "FROM (SELECT * FROM '$/one.csv' UNION ALL SELECT * FROM '$/two.csv')",
@@ -210,7 +210,7 @@ fn other_row_number_conditions_are_sorted() {
         let expected = if is_table { "partial tables" } else { "datafusion" };
         assert_eq!(execution_path(&folder, &sql), expected, "{sql}");
     }
-    // Nothing lets no row pass.
+    // Conditions that no row number meets.
     for condition in ["n <= 0", "n < 1", "n = -1", "n <= NULL"] {
         assert_eq!(folder.run_sql(&of(number, condition)).rows().len(), 0, "{condition}");
     }

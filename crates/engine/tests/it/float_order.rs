@@ -1,6 +1,6 @@
-//! One order of floats, in every format and on every path: −0.0 equals 0.0, a NaN equals any other and
-//! is the largest. What statistics rule out, text drops early and kernels compare is held against a
-//! model of that one rule.
+//! Tests of the one order of floats, in every format and on every path: −0.0 equals 0.0, and a NaN equals any
+//! other and is the largest. A model of that rule checks what statistics prune, what text decoders drop early
+//! and what kernels compare.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use tidemill_rowfile::{Schema, WriteOptions, Writer};
 
 use crate::common::{Folder, QueryAnswer, Random, query, run_query, settings};
 
-/// The bits of a float that the rule tells apart, in its order.
+/// Returns the float whose bits, in their total order, tell apart only what the rule tells apart.
 fn canonical_float(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value + 0.0 }
 }
@@ -25,7 +25,7 @@ fn compare_floats(a: f64, b: f64) -> Ordering {
     canonical_float(a).total_cmp(&canonical_float(b))
 }
 
-/// Values that comparisons get wrong, and others.
+/// Returns a random float: often one that comparisons get wrong.
 fn random_float(random: &mut Random) -> Option<f64> {
     const SPECIAL_FLOATS: [f64; 9] = [
         0.0,
@@ -51,7 +51,7 @@ struct Row {
     g: Option<f64>,
 }
 
-/// Runs of alike rows, so that some groups of them hold few values.
+/// Returns runs of equal rows, so that some row groups hold few values.
 fn random_rows(random: &mut Random, count: usize) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::with_capacity(count);
     for _ in 0..count {
@@ -76,7 +76,7 @@ fn rows_to_batch(rows: &[Row]) -> RecordBatch {
     .unwrap()
 }
 
-/// Rows that Parquet and rowfiles keep statistics of, four at a time.
+/// Number of rows for which Parquet and rowfiles keep statistics.
 const ROWS_PER_GROUP: usize = 4;
 
 fn write_all_formats(folder: &Folder, rows: &[Row]) {
@@ -125,7 +125,7 @@ fn sorted_ids(answer: &QueryAnswer) -> Vec<i64> {
     ids
 }
 
-/// What a condition says of a row; none for unknown.
+/// The result of a condition for a row; `None` is unknown.
 type ConditionModel = Box<dyn Fn(&Row) -> Option<bool>>;
 
 fn double_literal(value: f64) -> String {
@@ -136,7 +136,7 @@ fn double_literal(value: f64) -> String {
     }
 }
 
-/// A random condition on `f`, in SQL and as a function.
+/// Returns a random condition on `f`, in SQL and as a function.
 fn random_condition(random: &mut Random) -> (String, ConditionModel) {
     let constant = |random: &mut Random| random_float(random).unwrap_or(5.0);
     type FloatPredicate = fn(Ordering) -> bool;
@@ -205,7 +205,7 @@ fn conditions_follow_the_float_order_in_every_format() {
             for file in ["t.parquet", "t.rowfile", "t.csv", "t.json"] {
                 let kept = query_file(&folder, &format!("SELECT id FROM FILE WHERE {sql}"), file);
                 assert_eq!(sorted_ids(&kept), expected, "seed {seed}, {file}: {sql}");
-                // As a column it is not judged by statistics, nor by text.
+                // In the select list, neither statistics nor text decoders evaluate the condition.
                 let all = query_file(&folder, &format!("SELECT id, {sql} AS kept FROM FILE"), file);
                 for row in all.rows() {
                     let id: usize = row[0].parse().unwrap();
@@ -213,7 +213,7 @@ fn conditions_follow_the_float_order_in_every_format() {
                     assert_eq!(row[1], said, "seed {seed}, {file}: {sql} of {:?}", rows[id].f);
                 }
             }
-            // Of a field, of a narrower column and of a cast.
+            // Conditions on a field, on a narrower column and on a cast.
             for other in ["s['f']", "CAST(h AS DOUBLE)"] {
                 if sql.contains("inf") {
                     continue;
@@ -259,7 +259,7 @@ fn parquet_row_group_with_nan_is_not_pruned() {
             );
         }
     }
-    // Bounds below still rule out, and so do those of folders.
+    // Lower bounds still prune, and so do partition columns.
     write_all_formats(
         &folder,
         &[Row { f: Some(10.0), g: None }, Row { f: Some(f64::NAN), g: None }],
@@ -275,7 +275,7 @@ fn parquet_row_group_with_nan_is_not_pruned() {
     }
 }
 
-/// Distinct values of `f` by the rule, with their rows.
+/// Returns the distinct values of `f` under the rule, with their numbers of rows.
 fn distinct_values(rows: &[Row]) -> BTreeMap<Option<u64>, usize> {
     let mut groups = BTreeMap::new();
     for row in rows {
@@ -366,7 +366,7 @@ fn groups_windows_and_joins_treat_zeros_and_nans_as_equal() {
                 "SELECT count(*) FROM FILE WHERE array_has([f], 0.0)",
                 *groups.get(&Some(0)).unwrap_or(&0),
             );
-            // For each row its value's rows, by a subquery that is correlated.
+            // Counts the equal values of each row with a correlated subquery.
             check(
                 "SELECT sum(n) FROM (SELECT (SELECT count(*) FROM FILE AS b WHERE b.f = a.f) AS n \
                  FROM FILE AS a)",

@@ -1,4 +1,4 @@
-//! Files whose names lie: what they begin with decides, and damage is located.
+//! Tests of files with a wrong suffix: their first bytes decide, and damage is located.
 
 use std::io::Write;
 
@@ -36,7 +36,7 @@ type Encode = fn(&[u8]) -> Vec<u8>;
 const CODECS: [Encode; 6] =
     [|bytes| bytes.to_vec(), gzip, zstd, bzip2, xz, |bytes| gzip(&gzip(bytes))];
 
-/// So many rows that a plain file is cut, in any text format.
+/// Returns `rows` records in a text format; many of them make a plain file of several splits.
 fn sample_text(suffix: &str, rows: usize) -> Vec<u8> {
     let mut text = String::from(if suffix == "csv" { "n,pad\n" } else { "" });
     for n in 0..rows {
@@ -66,7 +66,7 @@ fn compression_is_detected_by_content_not_suffix() {
                     assert_eq!(answer.coverage.bytes.left_out, 0);
                     assert!(answer.coverage.complete);
                 }
-                // All in one, plain and compressed beside each other.
+                // All files as one source, plain and compressed ones beside each other.
                 folder.write(&format!("y.{suffix}"), &plain);
                 let answer = folder.run_sql(&format!("SELECT {sum} FROM '$/*'"));
                 assert_eq!(answer.single_value(), (6 * expected).to_string(), "{suffix}");
@@ -106,7 +106,7 @@ fn binary_formats_and_damage_under_a_text_suffix_are_reported() {
         assert!(message.contains(expected) && message.contains(name), "{message}");
         assert!(message.contains("hint: "), "{message}");
     }
-    // A large one is looked at before it is cut.
+    // A large file is recognized before it is split.
     let mut large = b"PK\x03\x04".to_vec();
     large.resize(8 << 20, b'\n');
     folder.write("h.log", &large);
@@ -138,7 +138,7 @@ fn oversized_record_counts_as_malformed() {
     let folder = Folder::new();
     folder.write("a.csv", large("n,s\n1,a\n2,", "\n3,c\n4,d\n"));
     folder.write("b.json", large("{\"n\": 1}\n{\"s\": \"", "\"}\n{\"n\": 3}\n{\"n\": 4}\n"));
-    // The first record, of which nothing is known yet.
+    // The first record, when nothing is known about the columns yet.
     folder.write("c.json", large("{\"s\": \"", "\"}\n{\"n\": 1}\n{\"n\": 3}\n{\"n\": 4}\n"));
     folder.write("d.csv.gz", gzip(&large("n,s\n1,a\n2,\"", "\n\"\n3,c\n4,d\n")));
     for (name, line) in [("a.csv", 3), ("b.json", 2), ("c.json", 1), ("d.csv.gz", 3)] {

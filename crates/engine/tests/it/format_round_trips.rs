@@ -1,4 +1,4 @@
-//! What one format was written in is read back, whatever it holds; what it cannot hold is refused.
+//! Tests of round trips: a format returns every value that it can hold, and refuses the others.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tidemill_engine::{Error, RunId};
 
 use crate::common::{Folder, batch_rows, settings};
 
-/// A column of each type that results have, with nulls and without.
+/// Returns a column of each type that results have, with nulls and without.
 fn columns_of_all_types(rows: i64) -> Vec<(&'static str, ArrayRef)> {
     let numbers = || (0..rows).map(|n| (n % 4 != 1).then_some(n * 1_000_003));
     let texts = || numbers().map(|n| n.map(|n| format!("{n}, \"quoted\"\nand größer")));
@@ -118,7 +118,7 @@ fn round_trip_keeps_types_and_values() {
         let file = format!("all.{suffix}");
         write_batch(folder.path(), &file, &whole).unwrap();
         assert!(folder.run_sql(&format!("SELECT * FROM '$/{file}'")).rows() == batch_rows(&whole));
-        // The last column alone, and none.
+        // The last column alone, and no column.
         let last = folder.run_sql(&format!("SELECT record FROM '$/{file}' WHERE n % 1000 = 7"));
         assert_eq!(last.rows().len(), 3);
         assert_eq!(
@@ -163,7 +163,7 @@ fn avro_and_arrow_files_are_queried_on_both_paths() {
         assert_eq!(counted.rows(), [["60000", "1799970000"]]);
         let coverage = counted.coverage;
         assert_eq!((coverage.rows.done, coverage.bytes.done), (60_000, coverage.bytes.total));
-        // DataFusion's way: a window over the rows.
+        // DataFusion's path: a window over the rows.
         let ranked = format!(
             "SELECT n, rank() OVER (ORDER BY n DESC) AS r FROM '$/{file}' ORDER BY r LIMIT 2"
         );

@@ -1,8 +1,9 @@
-//! What a condition or a CASE leaves out is not computed with, whatever the format.
+//! Tests of expressions that a condition or a CASE guards: rows that it leaves out are not computed with, in
+//! any format.
 
 use crate::common::{Folder, QueryAnswer, query, run_query, settings};
 
-/// The rows `id n`, as text and as Parquet.
+/// Writes the rows `id n`, as text and as Parquet.
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("g.csv", "id,n\n1,0\n2,2\n3,5\n4,\n");
@@ -99,7 +100,7 @@ fn unguarded_failing_expression_is_an_error() {
     }
 }
 
-/// `10 / m > 3` is true, false and null in its turn, and never an error.
+/// `10 / m > 3` is true, false and null in turn, and never an error.
 #[test]
 fn and_or_of_failing_expressions_follow_sql_logic() {
     let folder = Folder::new();
@@ -131,7 +132,7 @@ fn and_or_of_failing_expressions_follow_sql_logic() {
     }
 }
 
-/// A constant that does not fit is computed where a row comes to it, and not by the optimiser.
+/// A constant that does not fit is computed when a row reaches it, and not by the optimizer.
 #[test]
 fn failing_constant_is_an_error_only_if_reached() {
     let folder = Folder::new();

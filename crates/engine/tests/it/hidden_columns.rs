@@ -1,5 +1,5 @@
-//! `filename` and `file_row_number`: there where they are named, the same whatever the format, the path, the
-//! threads and the splits.
+//! Tests of `filename` and `file_row_number`: they exist where a query names them, and are the same for every
+//! format, path, number of threads and splits.
 
 use std::io::Write;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn files_without_records_have_hidden_columns() {
 fn record_numbers_do_not_depend_on_format_path_or_threads() {
     for format in FORMATS {
         let folder = Folder::new();
-        // The first is cut wherever a format can be.
+        // The first file is split wherever its format allows it.
         let (large, small) = (90_000i64, 7);
         write_numbers(folder.path(), &format!("a.{format}"), 0, large);
         write_numbers(folder.path(), &format!("b.{format}"), large, small);
@@ -64,7 +64,7 @@ fn record_numbers_do_not_depend_on_format_path_or_threads() {
                 folder.run_sql_with(&sql.replace("*.X", &format!("*.{format}")), &settings)
             };
             let first = format!("CASE WHEN filename LIKE '%/a.{format}' THEN 0 ELSE {large} END");
-            // Per-record steps, an aggregation, and what DataFusion runs.
+            // The row path, the table path and DataFusion's path.
             let wrong = ask(&format!(
                 "SELECT n, file_row_number FROM '$/*.X' WHERE n <> file_row_number + {first}"
             ));
@@ -104,7 +104,7 @@ fn record_numbers_do_not_depend_on_format_path_or_threads() {
     }
 }
 
-/// A text with records of which some are bad, and the numbers of those that are good for a query of `n`
+/// Returns a text with some bad records, and the numbers of the records that are good for a query of `n`
 /// alone, and of `n` and `x`.
 fn random_csv(random: &mut Random, records: u64) -> (String, [Vec<u64>; 2]) {
     let mut text = String::from("n,x,s\n");
@@ -361,7 +361,7 @@ fn hidden_columns_work_in_every_clause_and_dialect() {
             "SELECT regexp_replace(_file, '[.].*', '') AS _file, count(*) FROM '$/?.csv' GROUP BY 1 ORDER BY 1",
             string_rows(&[&["a", "2"], &["b", "2"]]),
         ),
-        // What the data has comes first, and what the select list calls so.
+        // A column of the data takes precedence, and so does a name of the select list.
         ("SELECT filename FROM '$/own.csv'", string_rows(&[&["mine"]])),
         (
             "SELECT filename, a.k FROM '$/own.csv' o JOIN '$/a.csv' a USING (k)",
@@ -376,7 +376,7 @@ fn hidden_columns_work_in_every_clause_and_dialect() {
             "SELECT day, _file, count(*) FROM '$/day*/*.csv' GROUP BY ALL ORDER BY 1",
             string_rows(&[&["1", "c.csv", "1"], &["2", "d.csv", "2"]]),
         ),
-        // As readers of other databases have it.
+        // Options of the readers of other databases.
         (
             "SELECT * FROM read_csv('$/a.csv', filename = true) LIMIT 1",
             string_rows(&[&["1", "10", &a]]),
@@ -437,7 +437,7 @@ fn files_are_pruned_by_filename_conditions() {
             "{condition}"
         );
     }
-    // What is asked of other columns, too, is asked of all rows.
+    // A condition that also names other columns is evaluated for all rows.
     let message = folder.sql_error("SELECT count(*) FROM '$/?.csv' WHERE _file = 'a.csv' OR x > 0");
     assert!(message.contains("z.csv"), "{message}");
     assert_eq!(

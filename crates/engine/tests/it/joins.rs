@@ -1,4 +1,4 @@
-//! Joins: which path they take, that the paths agree with nested loops, and what is held.
+//! Tests of joins: their path, their agreement with nested loops, and the build sides in memory.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -15,8 +15,8 @@ const ENGINE_PATH: &str = "datafusion";
 
 type JoinKey = Option<u64>;
 
-/// `big.csv` of several splits and `small.csv`, keys of both among the same few, some null,
-/// some without a partner, some twice.
+/// `big.csv` of several splits and `small.csv`, with keys of both among the same few: some null, some without
+/// a match, some twice.
 struct JoinTables {
     folder: Folder,
     big: Vec<(u64, JoinKey)>,
@@ -33,7 +33,7 @@ fn join_tables(seed: u64, rows: u64) -> JoinTables {
     let padding = "x".repeat(200);
     let mut text = String::from("id,k,note\n");
     for (id, k) in &big {
-        // Quoted line ends, so that where a split starts is guessed.
+        // Quoted line ends make the split boundaries speculative.
         text.push_str(&format!("{id},{},\"a\n{padding}\"\n", shown(*k)));
     }
     folder.write("big.csv", text);
@@ -44,7 +44,7 @@ fn join_tables(seed: u64, rows: u64) -> JoinTables {
 }
 
 impl JoinTables {
-    /// What a nested loop gives: pairs of an id and a rank.
+    /// Returns the pairs of an id and a rank that a nested loop finds.
     fn nested_loop_pairs(&self, matches: impl Fn(JoinKey, JoinKey) -> bool) -> Vec<(u64, u64)> {
         let pairs = self.big.iter().flat_map(|(id, k)| {
             let partners = self.small.iter().filter(|(other, _)| matches(*k, *other));
@@ -59,19 +59,19 @@ impl JoinTables {
             QueryPlan::new(&query(&sql), &settings()).unwrap_or_else(|e| panic!("{sql}: {e}"));
         let explain = plan.explain().unwrap();
         assert_eq!(explain.path, path, "{sql}: {}", explain.why);
-        // What is joined to the finished table is not there where tables are merged.
+        // A source joined to the finished table is absent where tables are merged.
         assert!(!explain.mergeable || path == TABLE_PATH, "{sql}");
         let answer = collect_answer(plan.run().unwrap()).unwrap_or_else(|e| panic!("{sql}: {e}"));
         let mut expected: Vec<_> = expected.into_iter().collect();
         let rows = match path {
-            // In the order of the stream; among the partners of one record in any.
+            // In the order of the stream; the matches of one record in any order.
             ROW_PATH => {
                 let ids = |rows: &[Vec<String>]| -> Vec<String> {
                     rows.iter().map(|row| row[0].clone()).collect()
                 };
                 let (mut found, expected) = (ids(&answer.rows()), ids(&expected));
                 if sql.contains("LEFT") || sql.contains("RIGHT") {
-                    // Those without a partner come behind the others of their batch.
+                    // Records without a match follow the others of their batch.
                     assert!(found != expected, "{sql}: the order is kept, say so");
                     found.sort_by_key(|id| id.parse::<u64>().unwrap());
                 }
@@ -93,7 +93,7 @@ fn number_row(values: &[u64]) -> Vec<String> {
     values.iter().map(u64::to_string).collect()
 }
 
-/// Both numbers, the second perhaps null.
+/// Returns a row of both numbers, the second of which can be null.
 fn outer_row(id: u64, rank: Option<u64>) -> Vec<String> {
     vec![id.to_string(), rank.map_or("∅".into(), |rank| rank.to_string())]
 }
@@ -188,7 +188,7 @@ fn joins_that_need_all_splits_run_on_the_engine_path() {
         let expected = [number_row(&[count as u64])];
         data.assert_join(&format!("SELECT count(*) FROM {from}"), ENGINE_PATH, expected);
     }
-    // A null among the values makes `NOT IN` true of nothing.
+    // With a null among the values, `NOT IN` is true of no row.
     let none = data.small.iter().any(|(k, _)| k.is_none());
     let in_none = data
         .big
@@ -265,7 +265,7 @@ fn gzip(text: &str) -> Vec<u8> {
 #[test]
 fn oversized_build_side_falls_back_to_the_engine_path() {
     let data = join_tables(9, 100_000);
-    // Next to nothing as it is stored, and more than an eighth of the budget in memory.
+    // Next to nothing as stored, and more than an eighth of the budget in memory.
     let mut text = String::from("k,rank,note\n1,2,one,field,too,many\n");
     let note = "y".repeat(40);
     for rank in 0..500_000 {
@@ -290,7 +290,7 @@ fn oversized_build_side_falls_back_to_the_engine_path() {
     assert!(of_five > 0);
     let expected: Vec<_> = [number_row(&[0, of_five * 125_000, of_five * 125_000])].into();
     assert_eq!(answer.rows(), expected);
-    // Nothing is counted twice, and one path is told.
+    // No record is counted twice, and the result names one path.
     let coverage = answer.coverage;
     assert!(!coverage.mergeable && coverage.complete);
     assert_eq!((coverage.rows.done, coverage.rows.rejected), (600_000, 1));
@@ -323,7 +323,7 @@ fn join_query(folder: &Folder, events: &str) -> Query {
         };
         NamedSource { name: name.into(), spec }
     };
-    // The one that is read in splits is not the first.
+    // The source that is read in splits is not the first.
     let sources = vec![source("airports", "airports.csv"), source("events", events)];
     let sql = "SELECT city, count(*) AS n, unique(who) AS u FROM events e JOIN airports a \
         ON e.airport = a.code GROUP BY city HAVING count(*) > 1 ORDER BY n DESC, city";
@@ -409,7 +409,7 @@ fn join_stops_reading_at_its_limit() {
         (format!("SELECT id, rank FROM {left} LIMIT 5"), ROW_PATH, 5, true),
         (format!("SELECT id, rank FROM {left} LIMIT 5 OFFSET 7"), ROW_PATH, 5, true),
         (format!("SELECT id, rank FROM {inner} LIMIT 5"), ROW_PATH, 5, true),
-        // A limit of the query's own below the join is not dropped.
+        // The plan keeps a limit of the query's own below the join.
         (format!("SELECT id, rank FROM {few} LIMIT 100"), ENGINE_PATH, 27, false),
         (format!("SELECT id, rank FROM {few}"), ENGINE_PATH, 27, false),
     ] {

@@ -1,4 +1,5 @@
-//! Rows of objects whose keys are data: `json_each`, `struct_entries`, `struct_keys`.
+//! Tests of functions that return the keys of an object as rows: `json_each`, `struct_entries`,
+//! `struct_keys`.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! `list_reduce` and list comprehensions.
+//! Tests of `list_reduce` and list comprehensions.
 
 use crate::common::{Folder, string_rows};
 

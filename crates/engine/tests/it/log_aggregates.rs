@@ -1,5 +1,6 @@
-//! The aggregates that programs which go through logs emit into: sketches and sets that are kept, the largest,
-//! samples, different values, resampled sums. Each against a naive model, over both paths, threads and memory.
+//! Tests of the aggregates that log-processing programs emit into: stored sketches and sets, the largest
+//! values, samples, distinct values and resampled sums. Each is compared with a naive model, on both paths,
+//! with several thread counts and memory budgets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -53,7 +54,7 @@ fn format_pairs<T: ToString>(name: &str, pairs: impl IntoIterator<Item = (T, i64
     format_list(pairs.map(|(value, n)| format!("{{value: {}, {name}: {n}}}", value.to_string())))
 }
 
-/// What is asked, with what a model of vectors and sets answers of a group.
+/// Aggregate calls whose answers for a group a model of vectors and sets computes.
 const AGGREGATE_CALLS: &str = "unique_exact(id), unique_exact(page), id_set_cardinality(id_set(id)), \
     maximum(id, 4), minimum(page, 3), maximum(page, 3, w), distinct_values(page, 10), \
     distinct_values(page, 100), top_k(page, 3, w), inverse_histogram(id, 100000), \
@@ -131,7 +132,7 @@ fn log_aggregates_match_the_model_on_both_paths() {
     assert_eq!(folder.run_sql(&engine).rows(), expected);
 }
 
-/// `sum` and `avg` go into lists and structs; these take them as the values that they are.
+/// `sum` and `avg` work on the elements of lists and structs; these aggregates take them as whole values.
 #[test]
 fn count_min_and_max_take_nested_values_whole() {
     let folder = Folder::new();
@@ -173,7 +174,7 @@ fn empty_input_gives_equal_answers_on_both_paths() {
     assert_eq!(none.rows(), [["∅", "∅"]]);
 }
 
-/// Rows of a number and of bytes, as a file of a format.
+/// Encodes rows of a number and of bytes as a file of a format.
 fn encode_rows(answer: &QueryAnswer, format: &str) -> Vec<u8> {
     let mut out = Vec::new();
     if format == "parquet" {
@@ -223,7 +224,7 @@ fn union_of_stored_sketches_equals_sketch_of_all_rows() {
         .map(|rows| rows.iter().map(|row| row.id).collect::<BTreeSet<_>>())
         .reduce(|a, b| &a & &b)
         .unwrap();
-    // Numbers below zero are last, as their 64 bits are.
+    // Negative numbers are last, as their 64 bits are.
     let ids = common.iter().filter(|id| **id >= 0).chain(common.iter().filter(|id| **id < 0));
     let sql = "SELECT id_set_ids(id_set_intersection(s)) FROM '$/kept.parquet'";
     assert_eq!(folder.run_sql(sql).single_value(), format_list(ids));
@@ -267,9 +268,9 @@ fn sample_depends_on_the_seed_and_not_on_splits() {
     }
 }
 
-/// Each of ten rows of 20,000 groups is in a sample of three with a chance of 0.3, and in one of weights with that of
-/// the sequential draw. The number of groups that have it in theirs is off by more than six standard deviations once in
-/// 10^9 runs.
+/// Each of ten rows of 20,000 groups is in a sample of three with a probability of 0.3, and in a weighted
+/// sample with that of the sequential draw. The number of groups whose sample has the row is off by more than
+/// six standard deviations once in 10^9 runs.
 #[test]
 fn samples_include_rows_with_the_documented_probability() {
     const GROUPS: usize = 20_000;
@@ -300,7 +301,7 @@ fn samples_include_rows_with_the_documented_probability() {
     let uniform = counts("sample(x, 3)");
     assert_eq!(uniform.len(), 10);
     uniform.iter().for_each(|count| check(*count, 0.3));
-    // One value is drawn: 9 of 18 of the weight are the first's.
+    // One value is drawn: the first has 9 of 18 of the weight.
     let weighted = counts("weighted_sample(x, 1, w)");
     check(weighted[0], 0.5);
     weighted[1..].iter().for_each(|count| check(*count, 0.5 / 9.0));
@@ -368,14 +369,15 @@ fn invalid_sketches_and_arguments_are_refused_with_the_value() {
         let message = folder.sql_error(sql);
         parts.iter().for_each(|part| assert!(message.contains(part), "{sql}: {message}"));
     }
-    // More registers where they are allowed, and nothing of a null.
+    // A parameter allows more registers, and a union of nulls is null.
     let answer = folder.run_sql("SELECT hll_cardinality(hll_union(NULL)) FROM '$/f.csv'");
     assert_eq!(answer.single_value(), "∅");
     let large = "SELECT hll_union(CASE WHEN n = 1 THEN '\\x119f7f' END, 31) IS NULL FROM '$/f.csv'";
     assert_eq!(folder.run_sql(large).single_value(), "false");
 }
 
-/// On DataFusion's path an aggregate with an order sorts the rows, and others take them as they came all the same.
+/// On DataFusion's path an aggregate with an order sorts the rows; the others take them in input order all
+/// the same.
 #[test]
 fn order_by_of_one_aggregate_does_not_affect_others() {
     let folder = Folder::new();
@@ -395,17 +397,17 @@ fn order_by_of_one_aggregate_does_not_affect_others() {
         let samples = "sample(x, 2), weighted_sample(x, 2, w + 4)";
         assert_eq!(asked(samples, beside)[..2], plain.rows()[0][..], "{beside}");
     }
-    // Weights of rows that a filter leaves out are not looked at.
+    // Weights of rows that a filter leaves out are not checked.
     for beside in ["", ", count(DISTINCT x), distinct_values(x, 3)"] {
         let found = asked("top_k(x, 1, w) FILTER (WHERE w > 12 AND x < 20)", beside);
         assert_eq!(found[0], "[{value: 16, weight: 13, error: 0}]");
     }
-    // Rows without a unit are one.
+    // Rows without a unit form one unit.
     let sums = "bootstrap_sum(x, CASE WHEN x > 5 THEN x END)['sum'] = sum(x)";
     assert_eq!(asked(sums, "")[0], "true");
 }
 
-/// Lists, structs and maps of numbers against their elements.
+/// Compares sums of lists, structs and maps of numbers with those of their elements.
 #[test]
 fn nested_numbers_are_summed_element_by_element() {
     let folder = Folder::new();
@@ -467,7 +469,7 @@ fn nested_numbers_are_summed_element_by_element() {
     assert_eq!(found, keyed);
 }
 
-/// Calls whose answer over no rows is a value.
+/// Calls whose answer over no rows is not null.
 const CALLS_WITH_VALUE_OVER_NO_ROWS: &[&str] = &[
     "top_k(v, 2)",
     "distinct_values(v, 3)",
@@ -552,7 +554,7 @@ fn aggregate_over_an_empty_frame_equals_one_over_no_rows() {
     }
 }
 
-/// Of values that are about equally frequent there are as many as are asked for, each with its error.
+/// `top_k` returns the wanted number of values even if they are about equally frequent, each with its error.
 #[test]
 fn top_k_returns_k_values_of_equal_frequency() {
     for rows in [2_048, 2_049, 2_050, 6_000] {
@@ -587,7 +589,7 @@ fn lists_of_any_number_type_are_summed() {
     }
 }
 
-/// A column of which nothing is known, as it has no value, is one of no values.
+/// A column of nulls without a type aggregates as one without values.
 #[test]
 fn untyped_null_column_aggregates_like_no_values() {
     let folder = Folder::new();

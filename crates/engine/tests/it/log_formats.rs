@@ -1,4 +1,4 @@
-//! Logs whose lines the user describes, and what a sample shows of others.
+//! Tests of logs whose line format the user describes, and of delimiters inferred from a sample.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ fn query_rows(query: &Query) -> Vec<Vec<String>> {
     run_query(query, &settings()).unwrap_or_else(|error| panic!("{}: {error}", query.sql)).rows()
 }
 
-/// The same log as Apache writes it, as nginx does, and by named patterns, cut into several splits.
+/// The same log as an Apache format, as an nginx format and by named patterns, in several splits.
 #[test]
 fn equivalent_log_formats_give_equal_answers() {
     let folder = Folder::new();

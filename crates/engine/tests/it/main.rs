@@ -1,4 +1,4 @@
-//! The engine through its public interface: SQL over files that the tests write.
+//! Tests of the engine through its public interface: SQL over files that the tests write.
 
 mod aggregate_state_limits;
 mod aggregation_model;

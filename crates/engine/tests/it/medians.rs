@@ -1,4 +1,4 @@
-//! Medians against sorting all values, on every path.
+//! Tests of medians against a sort of all values, on every path.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, R
 
 use crate::common::{Folder, Random, collect_answer, query, settings, string_rows};
 
-/// The middle value, or what lies between the two in the middle.
+/// Returns the middle value, or the mean of the two in the middle.
 fn exact_median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
@@ -123,7 +123,7 @@ fn median_group_over_memory_is_refused_with_a_hint() {
     assert_eq!(folder.run_sql(&sql).single_value(), "1499999.5");
 }
 
-/// Every width of DECIMAL, with an answer of one more place, on every way of running it.
+/// Every width of DECIMAL, with an answer of one more place, on every path.
 #[test]
 fn median_of_decimals_is_the_exact_mean_of_the_middle_two() {
     let folder = Folder::new();
@@ -148,7 +148,7 @@ fn median_of_decimals_is_the_exact_mean_of_the_middle_two() {
     assert!(folder.sql_error(huge).contains("DECIMAL(38, 1)"), "{}", folder.sql_error(huge));
 }
 
-/// `avg`, `median` and `percentile_cont` of times are times, in groups, windows and over different values.
+/// `avg`, `median` and `percentile_cont` of times are times, in groups, in windows and over distinct values.
 #[test]
 fn averages_and_medians_of_times_are_times() {
     let folder = Folder::new();
@@ -172,7 +172,7 @@ fn averages_and_medians_of_times_are_times() {
                    FROM '$/t.csv' WHERE k = 'a' WINDOW w AS (ORDER BY ts ROWS 1 PRECEDING) ORDER BY ts LIMIT 2";
     let first = "2026-01-01T00:00:00";
     assert_eq!(folder.run_sql(sliding).rows(), [[first; 3], [half; 3]]);
-    // The type and its zone stay, of units that have no half microseconds.
+    // The type and its zone stay, also for units without half microseconds.
     for (cast, kind) in [
         ("CAST(ts AS TIMESTAMP(0))", "Timestamp(µs)"),
         ("CAST(ts AS TIMESTAMP(9))", "Timestamp(ns)"),
@@ -214,7 +214,8 @@ fn median_overflowing_its_decimal_is_an_error() {
     }
 }
 
-/// Means, medians and percentiles of every type of time, in tables that are kept and merged, against DataFusion's path.
+/// Means, medians and percentiles of every time type, in partial tables that are merged, against DataFusion's
+/// path.
 #[test]
 fn partial_tables_of_time_aggregates_merge() {
     let folder = Folder::new();

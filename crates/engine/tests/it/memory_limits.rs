@@ -1,5 +1,5 @@
-//! What a run with little memory does: it spills to files without names, reads large batches in
-//! parts, and where a step cannot do with less it says which step, and what would do.
+//! Tests of runs with little memory: they spill to files without names and read large batches in parts. A
+//! step that cannot do with less memory is named in the error, with a hint.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,12 +11,12 @@ use tidemill_engine::{Error, QueryPlan, RunSettings};
 
 use crate::common::{Folder, QueryAnswer, Random, query};
 
-/// As little memory as there may be, spilling to `spill`.
+/// Returns settings with the least memory, which spill to `spill`.
 fn least_memory_settings(spill: &Path, threads: usize) -> RunSettings {
     RunSettings { threads, spill_dirs: vec![spill.to_path_buf()], ..RunSettings::new(64 << 20) }
 }
 
-/// An Arrow file of one batch: `k`, numbers out of order, `v`, its text of 30 characters, and `w`,
+/// Writes an Arrow file of one batch: `k`, numbers out of order, `v`, their text of 30 characters, and `w`,
 /// another number.
 fn write_large_batch(path: &Path, rows: usize) {
     let mut random = Random(7);
@@ -194,7 +194,7 @@ fn large_tables_join_by_sorting_within_the_least_budget() {
     let spill = Folder::new();
     let sql = "SELECT count() AS n, sum(length(a.t) + length(b.t)) AS d FROM '$/a.arrow' a JOIN '$/b.arrow' b \
                ON a.n = b.n WHERE substr(a.t, 2) = substr(b.t, 2)";
-    // The condition is of columns that nobody asks for.
+    // The condition uses columns that the query does not select.
     let less = "SELECT count() AS n, sum(x + y) AS d FROM (SELECT a.n AS x, b.n AS y FROM '$/a.arrow' a \
                 JOIN '$/b.arrow' b ON a.n = b.n AND right(a.t, 6) < left(right(b.t, 7), 6) \
                 AND a.m > b.m)";
@@ -212,7 +212,7 @@ fn large_tables_join_by_sorting_within_the_least_budget() {
 fn sort_merge_joins_assign_condition_sides() {
     let folder = Folder::new();
     let mut random = Random(77);
-    // The larger side is turned to the right one, wherever it stands.
+    // The larger side becomes the right one, wherever it stands.
     for (name, rows) in [("large", 160_000), ("less", 110_000)] {
         let mut numbers = |limit: u64| {
             Int64Array::from_iter_values((0..rows).map(|_| random.next_below(limit) as i64))
@@ -297,7 +297,7 @@ fn amplifying_functions_run_over_fewer_rows_or_are_refused() {
             "2000000",
         ),
         ("SELECT sum(length(replace(s, 'text', repeat('y', 1000)))) FROM '$/x.csv'", "20140000"),
-        // What it may make at most is far more than it makes.
+        // The upper bound of the output's size is far above its size.
         (
             "SELECT length(regexp_replace(repeat('x', 1000000), '^x(x*)', '\\1' || repeat('y', 1000), 'g'))",
             "1000999",
@@ -394,7 +394,7 @@ fn first_n_aggregates_keep_only_n_values_on_the_engine_path() {
         let rolled = of("FROM '$/x.arrow' GROUP BY ROLLUP (w % 3) ORDER BY g NULLS LAST");
         assert_eq!(rolled, expected, "{call}");
     }
-    // A few texts of many groups are no batches of text.
+    // A few texts of many groups do not hold whole batches of text.
     let lines: String = (0..20_000)
         .map(|n| format!("{},{}{}\n", n * 7919 % 3_000, "x".repeat(100), n * 104_729 % 20_011))
         .collect();
@@ -405,7 +405,7 @@ fn first_n_aggregates_keep_only_n_values_on_the_engine_path() {
         };
         assert_eq!(asked(&sql("ROLLUP (k)")), asked(&sql("k")), "{call}");
     }
-    // A HAVING stands between the list and what is taken of it.
+    // A HAVING stands between the list and its slice.
     let having = |by: &str| {
         format!(
             "SELECT max(c) FROM (SELECT array_agg(s ORDER BY s)[1:2] AS c, minimum(s, 2, k) AS d FROM '$/many.csv' \
@@ -413,7 +413,7 @@ fn first_n_aggregates_keep_only_n_values_on_the_engine_path() {
         )
     };
     assert_eq!(asked(&having("GROUPING SETS ((k), ())")), asked(&having("k")));
-    // Rows of two scans are aggregated apart and brought together.
+    // Rows of two scans are aggregated apart and merged.
     let twice = "(SELECT k, v FROM '$/x.arrow' WHERE k % 2 = 0 UNION ALL SELECT k, v FROM '$/x.arrow' WHERE k % 2 = 1)";
     for call in ["maximum(v, 4)", "maximum(v, 3, k)", "minimum(k, 2000)[1999:]"] {
         let once = asked(&format!("SELECT {call} FROM '$/x.arrow'"));
@@ -454,7 +454,7 @@ fn stored_id_sets_are_expanded_a_few_at_a_time() {
 #[test]
 fn id_set_operations_over_memory_are_refused() {
     let folder = Folder::new();
-    // Ten million numbers that follow one another.
+    // Ten million consecutive numbers.
     let ids: tidemill_sketch::SortedIdSet = (0..10_000_000).collect();
     let mut bytes = Vec::new();
     ids.encode(&mut bytes);
@@ -473,7 +473,7 @@ fn id_set_operations_over_memory_are_refused() {
         };
         assert!(matches!(error, Error::MemoryBudgetTooSmall { .. }), "{error}");
     }
-    // A set by itself is refused by its first bytes, on either path.
+    // A single set is refused by its first bytes, on either path.
     for sql in [
         "SELECT id_set_cardinality(id_set_union(s)) FROM '$/x.csv'",
         "SELECT id_set_cardinality(id_set_intersection(s)) FROM '$/x.csv' GROUP BY length(s)",
@@ -484,7 +484,7 @@ fn id_set_operations_over_memory_are_refused() {
         };
         assert!(error.to_string().contains("a stored set has 10,000,000 ids"), "{sql}: {error}");
     }
-    // But not where it is not taken.
+    // A set that no row aggregates is not refused.
     for sql in [
         "SELECT count(*), id_set_union(s) FILTER (WHERE s = 'other') FROM '$/x.csv'",
         "SELECT count(*), id_set_union(s) FILTER (WHERE s = 'other') FROM '$/x.csv' GROUP BY ROLLUP (length(s)) LIMIT 1",
@@ -503,7 +503,7 @@ fn id_set_operations_over_memory_are_refused() {
 
 #[test]
 fn splits_read_ahead_of_a_slow_one_give_the_same_answer() {
-    // More files than threads and more than may be read ahead, under a budget that spills.
+    // More files than threads and than the read-ahead limit, under a budget that spills.
     let folder = Folder::new();
     for file in 0..24 {
         let rows = if file == 0 { 60_000 } else { 10_000 };

@@ -1,6 +1,6 @@
-//! No query text panics, by the statements that people write: those of `tests/sql`, cut up into words and put
-//! together anew. What a grammar knows is what its writer thought of; these have every function and every clause that
-//! there is, in places where they were never meant to stand.
+//! No query text panics: the statements are those of `tests/sql`, split into words and recombined. A grammar
+//! knows only what its author thought of; these statements have every function and every clause that exists,
+//! in places where they were never meant to stand.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use tidemill_engine::{QueryPlan, RunSettings};
 
 use crate::common::{Random, query, settings};
 
-/// How many statements, unless SOAK_SECONDS says for how long.
+/// Number of statements, unless `SOAK_SECONDS` gives a duration.
 const STATEMENT_COUNT: u64 = 4_000;
 
-/// How long a statement may take: its sources have at most fifteen rows.
+/// Longest time of a statement: its sources have at most fifteen rows.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn sql_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sql")
 }
 
-/// The statements of all dialects, as words.
+/// Returns the statements of all dialects, as words.
 fn load_statements() -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for dialect in ["duckdb", "postgresql", "spark", "clickhouse"] {
@@ -50,7 +50,7 @@ fn load_statements() -> Vec<Vec<String>> {
     found
 }
 
-/// A statement's words, numbers, texts and signs; comments are left away.
+/// Returns a statement's words, numbers, texts and signs, without comments.
 fn split_words(sql: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = sql;
@@ -78,7 +78,7 @@ fn split_words(sql: &str) -> Vec<String> {
     found
 }
 
-/// From an opening bracket to behind the one that closes it.
+/// Returns the position behind the bracket that closes the one at `open`.
 fn end_of_bracketed(words: &[String], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, word) in words.iter().enumerate().skip(open) {
@@ -94,7 +94,7 @@ fn end_of_bracketed(words: &[String], open: usize) -> usize {
     words.len()
 }
 
-/// A statement that has been changed in one to four places.
+/// Returns a statement that is changed in one to four places.
 fn mutate_statement(all: &[Vec<String>], random: &mut Random) -> String {
     let mut below = |limit: usize| random.next_below(limit as u64) as usize;
     let mut made = all[below(all.len())].clone();
@@ -115,17 +115,17 @@ fn mutate_statement(all: &[Vec<String>], random: &mut Random) -> String {
                 let end = (at + 1 + below(6)).min(made.len());
                 made.drain(at..end);
             }
-            // The end of another.
+            // The end of another statement.
             5 => {
                 made.truncate(at);
                 made.extend(other[there..].iter().cloned());
             }
-            // Some words of another.
+            // Some words of another statement.
             6 => {
                 let end = (there + 1 + below(8)).min(other.len());
                 made.splice(at..at, other[there..end].iter().cloned());
             }
-            // What is in brackets, for what is in brackets there.
+            // The content of brackets, replaced by that of other brackets.
             7 | 8 => {
                 let open = |words: &[String], from: usize| {
                     (from..words.len()).find(|at| ["(", "["].contains(&words[*at].as_str()))
@@ -148,12 +148,13 @@ fn mutate_statement(all: &[Vec<String>], random: &mut Random) -> String {
     made.join(" ")
 }
 
-/// Whether the brackets of a statement may make more than a machine holds: a large number is no fault of a parser.
+/// Returns true if a number in a statement may ask for more than a machine holds, which is no fault of a
+/// parser.
 fn has_large_number(sql: &str) -> bool {
     sql.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 5)
 }
 
-/// Ends a statement that takes too long.
+/// Cancels a statement that takes too long.
 struct StatementWatchdog {
     deadlines: mpsc::Sender<(CancelFlag, Instant)>,
 }
@@ -190,7 +191,7 @@ fn run_statement(sql: &str, own: &RunSettings) -> tidemill_engine::error::Result
     QueryPlan::new(&query(sql), own)?.run()?.take(1000).try_for_each(|batch| batch.map(drop))
 }
 
-/// What is wrong with how a statement ends, if anything is.
+/// Returns the fault in the way a statement ends, if there is one.
 fn find_fault(sql: &str, watch: &StatementWatchdog) -> Option<String> {
     let own = RunSettings { threads: 1, ..settings() };
     let started = Instant::now();
@@ -198,7 +199,7 @@ fn find_fault(sql: &str, watch: &StatementWatchdog) -> Option<String> {
     let ended = catch_unwind(AssertUnwindSafe(|| run_statement(sql, &own)));
     let fault = match ended {
         Err(_) => "it panicked".to_owned(),
-        // A recursion without an end has none, and was ended here.
+        // An endless recursion was cancelled by the watchdog.
         Ok(_) if own.cancel.is_cancelled() && sql.to_uppercase().contains("RECURSIVE") => {
             return None;
         }
@@ -223,7 +224,7 @@ fn find_faults(seed: u64, goes_on: impl Fn(u64) -> bool) -> (u64, Vec<String>) {
     let (mut faults, mut number) = (Vec::new(), 0);
     while goes_on(number) {
         let sql = mutate_statement(&all, &mut Random(seed.wrapping_add(number)));
-        // What ends the process, as a stack that overflows does, can be told by nothing else.
+        // Only this file tells which statement ended the process, as a stack overflow does.
         if let Some(last) = &last {
             std::fs::write(last, &sql).unwrap();
         }

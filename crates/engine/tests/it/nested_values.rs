@@ -1,4 +1,4 @@
-//! One order of lists and structs, whoever compares them.
+//! Tests of the one order of lists and structs, in every clause and function.
 
 use crate::common::Folder;
 
@@ -7,7 +7,7 @@ const SORTED_LISTS: [&str; 8] =
     ["[]", "[1]", "[1,2]", "[1,2,0]", "[1,null]", "[2]", "[null,1]", "[null,null]"];
 
 fn write_lists(folder: &Folder) {
-    // In another order than theirs.
+    // The file has them in another order.
     let order = [5, 2, 7, 0, 3, 6, 1, 4];
     let rows: String = order
         .iter()
@@ -81,7 +81,7 @@ fn list_functions_use_the_same_order() {
     assert_eq!(folder.run_sql(sql).rows(), [expected]);
 }
 
-/// DataFusion's rule for the fields of structs forgot its column above a join.
+/// DataFusion's rule for the fields of structs loses its column above a join.
 #[test]
 fn struct_fields_are_accessible_above_a_join() {
     let folder = Folder::new();

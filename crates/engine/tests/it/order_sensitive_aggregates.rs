@@ -1,4 +1,4 @@
-//! Aggregates that depend on the order of rows, against a walk over all rows, on every path.
+//! Tests of order-sensitive aggregates against a walk over all rows, on every path.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -71,12 +71,12 @@ const AGGREGATE_CALLS: &str = "first(s) AS a, last(s) AS b, any_value(s) AS c, a
     nth_value(id, 2 ORDER BY n) AS m, arg_max(id, n, 2)[2] AS o, bool_and(b) AS p, bool_or(b) AS q, \
     bit_and(id) AS r, bit_or(id) AS t, bit_xor(id) AS u";
 
-/// What a walk over the rows of a group finds.
+/// Returns the values that a walk over the rows of a group finds.
 fn expected_of_group(rows: &[&Row]) -> Vec<String> {
     let shown = |value: Option<String>| value.unwrap_or_else(|| "∅".into());
     let word = |row: &&Row| row.s.clone();
     let id = |row: &&Row| Some(row.id.to_string());
-    // Rows in a stable order by a key, those without one left out.
+    // Returns the rows in a stable order by a key, without those that lack it.
     fn stable_sorted_by<'a, K: Ord>(
         rows: &[&'a Row],
         key: impl Fn(&Row) -> Option<K>,
@@ -85,7 +85,7 @@ fn expected_of_group(rows: &[&Row]) -> Vec<String> {
         some.sort_by_key(|row| key(row));
         some
     }
-    // One zero, and NaN above all.
+    // Zeros are equal, and NaN is the largest.
     let float = |row: &Row| {
         let f = row.f?;
         let bits = if f.is_nan() { i64::MAX } else { (f + 0.0).to_bits().cast_signed() };
@@ -137,7 +137,7 @@ fn expected_rows(rows: &[Row]) -> Vec<Vec<String>> {
     groups.into_iter().map(row).collect()
 }
 
-/// The rows in files of so many.
+/// Writes the rows to files of `size` rows each; returns the number of files.
 fn write_files(folder: &Folder, rows: &[Row], size: usize) -> usize {
     let parts = rows.chunks(size);
     let count = parts.len();
@@ -375,12 +375,12 @@ fn partial_tables_merge_in_the_given_order() {
     assert!(merged(&parts, &settings()).rows() == whole);
     let small = RunSettings { memory_bytes: 64 << 10, ..settings() };
     assert!(merged(&parts, &small).rows() == whole);
-    // Of some that were merged before, at either end.
+    // Merges of tables that were merged before, at either end.
     let first = kept(&parts[..3], "first.part");
     let last = kept(&parts[3..], "last.part");
     assert!(merged(&[first.clone(), last.clone()], &settings()).rows() == whole);
     assert!(merged(&[&[first][..], &parts[3..]].concat(), &settings()).rows() == whole);
-    // In another order they are of another input.
+    // In another order the tables are those of another input.
     let order = [4, 2, 0, 3, 1];
     let turned: Vec<PathBuf> = order.iter().map(|part| parts[*part].clone()).collect();
     let input: Vec<Row> =

@@ -1,4 +1,4 @@
-//! Partial tables: kept, merged, damaged.
+//! Tests of partial tables: writing, merging and damage.
 
 use std::path::{Path, PathBuf};
 
@@ -86,7 +86,7 @@ fn merged_partial_tables_equal_the_whole() {
         assert_eq!((one.rows, one.bytes, one.files), (other.rows, other.bytes, other.files));
         assert!(one.complete && one.mergeable);
         assert_eq!(one.estimates, other.estimates);
-        // Of two merged into one, and that with the third: the same again.
+        // Two tables merged into one, and that one with the third, give the same again.
         let pair = folder.path().join("pair.part");
         let two = PartialTableMerge::new(&parts[..2], &settings()).unwrap();
         two.write_partial_table(&pair, false, &RunId::new()).unwrap();
@@ -169,7 +169,7 @@ fn every_damaged_byte_is_detected() {
         let message = corruption_message(&folder, &bytes, &format!("byte {at}"));
         assert!(message.contains("damaged.part"), "{message}");
     }
-    // Of the lengths that lie inside of a section one is like the other.
+    // Truncated lengths inside a section are alike, so few of them are tried.
     let (mut ends, mut end) = (vec![0, 12], 12);
     while let Some(length) = sound.get(end + 1..end + 9) {
         end += 13 + u64::from_le_bytes(length.try_into().unwrap()) as usize;
@@ -186,7 +186,7 @@ fn every_damaged_byte_is_detected() {
     corruption_message(&folder, &twice, "twice");
 }
 
-/// CRC-32 as in gzip, bit by bit.
+/// Computes the CRC-32 of gzip, bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc: u32, _| {
@@ -205,7 +205,7 @@ fn damage_with_a_valid_checksum_causes_no_internal_error() {
     while section < sound.len() {
         let length = u64::from_le_bytes(sound[section + 1..section + 9].try_into().unwrap());
         let content = section + 13..section + 13 + length as usize;
-        // Of what is damaged all is read but the header's text, whose words are the query's.
+        // A merge reads all of the damaged bytes but the header's text, whose words are the query's.
         for at in content.clone().step_by(3) {
             let mut bytes = sound.clone();
             bytes[at] ^= [0x01, 0x10, 0x80, 0xff][at % 4];
@@ -222,7 +222,7 @@ fn damage_with_a_valid_checksum_causes_no_internal_error() {
     }
 }
 
-/// The sections of a partial table, each with its head.
+/// Returns the sections of a partial table, each with its head.
 fn split_sections(table: &[u8]) -> Vec<&[u8]> {
     let (mut sections, mut at) = (Vec::new(), 12);
     while at < table.len() {
@@ -364,7 +364,7 @@ fn rows_of_a_run_merge_once_unless_repeats_are_allowed() {
     assert_eq!(counts(&[&both], RepeatedRunPolicy::Refuse).unwrap(), ["2", "2"]);
 }
 
-/// The table as earlier releases wrote it: with `sql` for its query, and without its runs.
+/// Converts a table to the format of earlier releases: with `sql` as its query, and without its runs.
 fn to_version_1(bytes: &[u8], sql: &str, source: &str) -> Vec<u8> {
     let mut old = bytes[..12].to_vec();
     old[8] = 1;
@@ -427,7 +427,7 @@ fn version_1_partial_tables_merge_and_are_deduplicated_by_content() {
             merge_partial_tables(&parts.map(Clone::clone), &settings()).err().unwrap().to_string();
         assert!(error.contains("would count twice"), "{error}");
     }
-    // What they kept may be secret: it is not shown, and they are merged.
+    // The stored text may be secret: it is not shown, and the tables are merged.
     let hidden = "http://h/x.csv?…";
     let signed = |signature: &str| {
         format!("SELECT k, count(*) AS n FROM 'http://u:PW@h/x.csv?sig={signature}' GROUP BY k")

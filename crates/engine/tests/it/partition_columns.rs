@@ -1,4 +1,4 @@
-//! Columns that come from the names of folders.
+//! Tests of partition columns, and of text that looks like a number.
 
 use crate::common::{Folder, string_rows};
 
@@ -25,8 +25,8 @@ fn partition_values_keep_their_spelling() {
     }
 }
 
-/// A number beside text is compared as a number, and files that it rules out are not read: the damaged ones
-/// here would be an error.
+/// A comparison of a partition column with a number compares numbers, and files that it excludes are not
+/// read: the damaged one here would be an error.
 #[test]
 fn conditions_on_partition_columns_prune_files() {
     let folder = Folder::new();
@@ -82,7 +82,7 @@ fn number_like_hashes_and_codes_stay_text() {
     }
 }
 
-/// Behind the sample, a value that would lose its spelling is an error with its place and what to do.
+/// After the sample, a value that would lose its spelling is an error with its place and a hint.
 #[test]
 fn number_like_code_after_the_sample_is_a_located_error() {
     let folder = Folder::new();

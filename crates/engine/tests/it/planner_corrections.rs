@@ -1,4 +1,4 @@
-//! Where DataFusion's own plans lose a row, a null or a value.
+//! Tests of queries in which DataFusion's own plans lose a row, a null or a value.
 
 use crate::common::Folder;
 use crate::conversion::{conversion, convert_to_one_file};
@@ -29,7 +29,7 @@ fn equal_conditions_in_either_operand_order_keep_the_row() {
     }
 }
 
-/// A table is read anew at each level.
+/// The recursion reads the table anew at each level.
 #[test]
 fn recursion_over_a_file_reads_it_at_each_level() {
     let folder = Folder::new();
@@ -71,7 +71,7 @@ fn in_lists_of_expressions_follow_null_logic() {
         let kept: Vec<&str> =
             expected.split(", ").filter_map(|row| row.strip_suffix(" true")).collect();
         assert_rows(&folder, &format!("SELECT id {from} WHERE {what}"), &kept.join(", "));
-        // Through a column of a subquery, in whose place the optimiser puts the expression.
+        // Through a column of a subquery, which the optimizer replaces by the expression.
         let sql = format!("SELECT id FROM (SELECT id, {what} AS y {from}) WHERE y");
         assert_rows(&folder, &sql, &kept.join(", "));
     }
@@ -105,7 +105,7 @@ fn lossy_cast_in_a_comparison_is_kept() {
     assert_rows(&folder, times, "true");
 }
 
-/// Bounds of timestamps say nothing of their times of day.
+/// Bounds of timestamps are no bounds of their times of day.
 #[test]
 fn order_changing_cast_does_not_prune_blocks() {
     let folder = Folder::new();
@@ -203,7 +203,7 @@ fn alias_column_list_names_the_columns() {
     assert_rows(&folder, sql, "1, 1, 2");
 }
 
-/// As the standard has it: a null in the list may be equal to anything.
+/// As in the SQL standard, a null in the list may be equal to anything.
 #[test]
 fn any_and_all_over_lists_follow_null_logic() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Fields of nested records as columns, where files are of the old shape and of the new.
+//! Tests of promoted fields: fields of nested records as columns, in files of the old shape and of the new.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ fn convert_source(source: SourceSpec, output: &str) {
         .unwrap();
 }
 
-/// Events with their input as a record in JSON; the same with the record's fields as their own;
-/// and their rows.
+/// Returns events with their input as a record in JSON, the same with the record's fields as their own, and
+/// their rows.
 fn nested_and_flat_events(seed: u64, count: u64) -> (String, String, Vec<Vec<String>>) {
     let mut random = Random(seed);
     let (mut nested, mut flat, mut rows) = (String::new(), String::new(), Vec::new());
@@ -151,7 +151,7 @@ fn nested_and_flat_files_form_one_table() {
             let sum: u64 = expected.iter().filter_map(geo).sum();
             assert_eq!(sums, [[sum.to_string(), expected.len().to_string()]], "{files:?}");
         }
-        // Once it is converted, nothing has to be promoted, and promoting is no harm.
+        // A converted file has nothing left to promote, and promotion does no harm.
         let promoted = format!("promoted.{suffix}");
         convert_source(promoting_source(&folder, &[old, new], &["input"]), &at(&promoted));
         for promote in [&[][..], &["input"]] {
@@ -213,7 +213,7 @@ fn json_in_a_string_is_promoted() {
     assert_eq!(rows, string_rows(&[&["1", "7"], &["2", "∅"]]));
 }
 
-/// Asks for the promoted fields of `input`, of which so many may be none.
+/// Queries the promoted fields of `input`, of which at most `max_bad` may be malformed.
 fn query_with_bad_limit(
     folder: &Folder,
     name: &str,
@@ -241,7 +241,7 @@ fn invalid_promoted_json_is_a_malformed_record() {
                 places.push((csv.lines().count() + 1, csv.len()));
                 csv.push_str(&format!("{n},\"{record}\"\n"));
             }
-            // Over two lines, so that rows and lines are not one.
+            // A record over two lines, so that rows and lines differ.
             None if n == 5 => csv.push_str("5,\"{\"\"user\"\":\n5}\"\n"),
             None => csv.push_str(&format!("{n},\"{{\"\"user\"\": {n}}}\"\n")),
         }
@@ -277,7 +277,7 @@ fn invalid_promoted_json_is_a_malformed_record() {
             assert!(message.contains(", in `{\"user\":`"), "{message}");
             assert!(message.contains("--max-bad N or N% skips rows with others"), "{message}");
         }
-        // Each is kept: all of it in text, else the value.
+        // The reject file has each bad record: all of it in text formats, else the value.
         let copies = folder.path().join(format!("run-{name}-3/rejected/1.jsonl"));
         let copies = std::fs::read_to_string(copies).unwrap();
         let copies: Vec<serde_json::Value> =
@@ -295,7 +295,7 @@ fn invalid_promoted_json_is_a_malformed_record() {
             }
         }
         assert_eq!(copies[2]["column"], "input.user", "{name}");
-        // A column that is not read is not looked at.
+        // A column that is not read is not checked.
         let all = query_with_bad_limit(&folder, name, "SELECT count(n) FROM source", "0").unwrap();
         assert_eq!(
             (all.single_value().as_str(), all.coverage.rows.rejected),
@@ -304,7 +304,7 @@ fn invalid_promoted_json_is_a_malformed_record() {
         );
     }
 
-    // Read in several splits, the rows are numbered all the same; a row with two faults is one.
+    // With several splits the rows have the same numbers; a row with two faults is one.
     let large: String = (0..60_000)
         .map(|n| match n {
             50_000 => "{\"n\": 50000, \"input\": \"{\", \"more\": \"[\"}\n".to_owned(),
@@ -325,7 +325,7 @@ fn invalid_promoted_json_is_a_malformed_record() {
         assert!(message.contains("1 malformed record, 0 allowed"), "{message}");
         assert!(message.contains(&format!("{name}: {place}")), "{message}");
     }
-    // An item of an array is where it begins.
+    // The location of an array's item is where it begins.
     let array = "[{\"input\": \"{}\"},\n {\"input\": \"{\\\"a\\\": 1}\"},\n {\"input\": \"no\"}]\n";
     folder.write("array.json", array);
     let message = source_error(
@@ -346,7 +346,7 @@ fn colliding_promoted_fields_are_refused_or_renamed() {
     let renamed = query_source(promoted(&["input=in_"]), "SELECT * FROM source");
     assert_eq!(renamed.column_names(), ["id", "in_id", "in_x"]);
     assert_eq!(renamed.rows(), string_rows(&[&["1", "2", "3"]]));
-    // The other fields can be read all the same.
+    // The other fields can still be read.
     assert_eq!(query_source(promoted(&["input"]), "SELECT x FROM source").single_value(), "3");
 
     let at = folder.path().join("a.rowfile").display().to_string();
@@ -390,7 +390,7 @@ fn only_records_can_be_promoted() {
             source_error(promoting_source(&folder, &["a.json"], promote), "SELECT * FROM source");
         assert!(message.contains(expected), "{promote:?}: {message}");
     }
-    // Once every file is of the new shape there is nothing left to do.
+    // If every file has the new shape there is nothing left to promote.
     let rows = query_source(
         promoting_source(&folder, &["a.json"], &["elsewhere"]),
         "SELECT n FROM source",
@@ -405,7 +405,7 @@ fn only_records_can_be_promoted() {
     assert_eq!(rows, string_rows(&[&["1", "3", "4"]]));
 }
 
-/// A rowfile whose column `input` holds whole rows.
+/// Writes a rowfile whose column `input` holds whole rows.
 fn write_rowfile_of_rows(path: &std::path::Path, first: i64, inputs: &RecordBatch) {
     let schema = rowfile::Schema::from_arrow(&inputs.schema()).unwrap();
     let rows = schema.encode_rows(inputs).unwrap();
@@ -435,7 +435,7 @@ fn encoded_rows_in_bytea_are_promoted() {
         ("url", Arc::new(StringArray::from(urls.clone()))),
     ])
     .unwrap();
-    // Another time, another schema.
+    // A later file has another schema.
     let two = RecordBatch::try_from_iter([(
         "user",
         Arc::new(Int32Array::from_iter_values(users.iter().map(|user| *user as i32))) as ArrayRef,
@@ -457,7 +457,7 @@ fn encoded_rows_in_bytea_are_promoted() {
     let sql = "SELECT n, \"user\", url FROM source";
     let files = ["one.rowfile", "two.rowfile"];
     assert!(query_source(promoting_source(&folder, &files, &["input"]), sql).rows() == both);
-    // A file goes through other formats with its rows.
+    // Conversions to other formats keep the rows.
     let at = |name: &str| folder.path().join(name).display().to_string();
     for name in ["copy.parquet", "copy.rowfile"] {
         convert_source(promoting_source(&folder, &["one.rowfile"], &[]), &at(name));
@@ -471,7 +471,7 @@ fn encoded_rows_in_bytea_are_promoted() {
         query_source(promoting_source(&folder, &["flat.rowfile"], &["input"]), sql).rows() == both
     );
 
-    // Bytes that are no row.
+    // Bytes that are not a row.
     let fields =
         vec![rowfile::Schema::from_arrow(&one.schema()).unwrap().rows_field("input", true)];
     let wrong: ArrayRef = Arc::new(BinaryArray::from_iter_values([b"\x01no row"]));

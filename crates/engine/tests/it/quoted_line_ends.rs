@@ -1,4 +1,4 @@
-//! CSV whose line ends and quotes mislead a reader that starts in the middle.
+//! Tests of CSV whose line ends and quotes mislead a reader that starts in the middle.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ fn lenient_settings() -> RunSettings {
     RunSettings { max_bad: BadRecordLimit::Count(1_000_000), ..settings() }
 }
 
-/// Records whose quoted field looks, for a megabyte, like records outside of quotes: a reader
-/// that starts there guesses wrong. Every 50th record is malformed.
+/// Writes records whose quoted field looks, for a megabyte, like records outside of quotes: a reader that
+/// starts there guesses wrong. Every 50th record is malformed.
 fn write_misleading_quotes(folder: &Folder) -> Vec<(u64, usize)> {
     let mut out = String::from("n,note,m\n");
     let mut expected = Vec::new();
@@ -22,7 +22,7 @@ fn write_misleading_quotes(folder: &Folder) -> Vec<(u64, usize)> {
     for n in 0..60u64 {
         inside.clear();
         for line in 0..(n * 1637 % 6000) + 1 {
-            // Closes and opens quotes, were one to start inside.
+            // Closes and opens quotes for a reader that starts inside.
             write!(inside, "{line},\"\"a note\"\",{line}\n7,\"\",\"\",8\n").unwrap();
         }
         if n % 50 == 49 {
@@ -36,7 +36,7 @@ fn write_misleading_quotes(folder: &Folder) -> Vec<(u64, usize)> {
     expected
 }
 
-/// The other way round: most of the file is inside quotes, so that what is outside looks odd.
+/// Writes the inverse: most of the file is inside quotes, so that the rest looks odd.
 fn write_mostly_quoted(folder: &Folder) -> Vec<(u64, usize)> {
     let mut out = String::from("n,note,m\n");
     let mut expected = Vec::new();

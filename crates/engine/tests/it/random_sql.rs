@@ -1,19 +1,19 @@
-//! No query text panics: statements by a small grammar, of which most are wrong in some way, are
-//! answered or refused, and none is a fault of ours.
+//! No query text panics: a small grammar makes statements, most of them wrong in some way. Each is answered
+//! or refused, without an internal error.
 
 use tidemill_engine::error::ErrorClass;
 use tidemill_engine::{QueryPlan, RunSettings};
 
 use crate::common::{Folder, Random, query, settings};
 
-/// How many statements.
+/// Number of statements.
 const STATEMENT_COUNT: u64 = 1_500;
 
 struct StatementGrammar<'a> {
     random: &'a mut Random,
-    /// How deep what is written may still nest.
+    /// Depth to which the rest of the statement may still nest.
     depth: u32,
-    /// Whether columns are of groups.
+    /// True if columns are those of groups.
     is_grouped: bool,
 }
 
@@ -34,7 +34,7 @@ impl StatementGrammar<'_> {
         (0..count).map(|_| item(self)).collect::<Vec<_>>().join(", ")
     }
 
-    /// An expression that most often is of the kind that it should be.
+    /// Returns an expression, most often of the kind that it should be.
     fn expr(&mut self) -> String {
         let kind = self.random.next_below(4);
         self.expr_of_kind(kind)
@@ -375,7 +375,7 @@ fn random_statements_do_not_panic() {
         "v,f,k,ts,d,b\n1,0.5,a,2026-11-20T01:00:00,2026-11-20,true\n2,,b,,2026-11-21,false\n",
     );
     folder.write("u.json", "{\"v\":1,\"x\":{\"p\":[1,2]},\"k\":\"a\"}\n{\"v\":null,\"k\":\"b\"}\n");
-    // Another one for a longer search: the failure names it.
+    // The variable sets another seed for a longer search; the failure names it.
     let seed = match std::env::var("TIDEMILL_SEED") {
         Ok(seed) => seed.parse().unwrap(),
         Err(_) => 20261120,
@@ -388,7 +388,7 @@ fn random_statements_do_not_panic() {
         );
         let own = RunSettings { threads: 1, ..settings() };
         let ended = QueryPlan::new(&query(sql.as_str()), &own).and_then(|plan| {
-            // A cross join of little with little is no table that never ends.
+            // A cross join of small tables ends.
             plan.run()?.try_for_each(|batch| batch.map(drop))
         });
         match ended {
@@ -397,7 +397,7 @@ fn random_statements_do_not_panic() {
                 faults.push(format!("seed {}: {sql}\n{error}", seed + number));
             }
             Err(error) => {
-                // A message is in SQL's words, and no plan.
+                // A message is in SQL terms, and contains no plan.
                 let text = error.to_string();
                 for word in ["Expr {", "Column {", "Literal(", "LogicalPlan", "DFSchema"] {
                     if text.contains(word) {

@@ -1,4 +1,4 @@
-//! The rows path: order, limits, bounds, stopping.
+//! Tests of the row path: order, limits, memory bounds and cancellation.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tidemill_engine::{CancelFlag, Error, NamedSource, Query, QueryPlan, RunProgr
 
 use crate::common::{Folder, collect_answer, query, settings, string_rows};
 
-/// `files` files of about `kilobytes` each, numbered on.
+/// Writes `files` files of about `kilobytes` each, with consecutive numbers.
 fn write_numbered_files(files: usize, kilobytes: usize) -> (Folder, u64) {
     let folder = Folder::new();
     let mut n = 0u64;
@@ -87,7 +87,7 @@ fn slow_consumer_pauses_the_readers() {
     for _ in 0..3 {
         seen += results.next().unwrap().unwrap().num_rows() as u64;
     }
-    // As long as nobody takes rows, nothing more is read than may wait.
+    // As long as the consumer takes no rows, no more is read than may wait.
     let settled = wait_until_stable(|| progress.rows_done());
     assert!(settled < count / 2, "{settled} of {count} rows were read for {seen}");
     for batch in results {
@@ -96,7 +96,7 @@ fn slow_consumer_pauses_the_readers() {
     assert_eq!(seen, count);
 }
 
-/// The value once it does not change any more.
+/// Returns the value once it no longer changes.
 fn wait_until_stable(value: impl Fn() -> u64) -> u64 {
     let mut last = value();
     let mut same = 0;
@@ -109,8 +109,7 @@ fn wait_until_stable(value: impl Fn() -> u64) -> u64 {
     last
 }
 
-/// Rows without end, as a source called `s`: a run over them ends when it is stopped, however fast
-/// it is.
+/// Returns an endless source called `s`: a run over it ends when it is cancelled, at any speed.
 fn endless_source() -> NamedSource {
     let batch = |first: i64| {
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + 1000));
@@ -168,8 +167,8 @@ fn a_cancelled_run_is_interrupted_on_every_path() {
     assert!(matches!(ended, Err(Error::Interrupted)));
 }
 
-/// Threads of this process whose names start with one of ours. Other tests of this process
-/// have such threads too, so a test that counts them runs in a process of its own.
+/// Counts the threads of this process whose names start with one of the engine's prefixes. Other tests of
+/// this process have such threads too, so a test that counts them runs in a process of its own.
 #[cfg(target_os = "linux")]
 fn count_engine_threads() -> usize {
     std::fs::read_dir("/proc/self/task")
@@ -188,7 +187,7 @@ fn results_dropped_early_leave_no_thread_behind() {
         let status = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--test-threads=1"])
             .env(CHILD, "1")
-            // What its harness counts is not to be counted with ours.
+            // The test summary of the child's harness is not to be counted with the parent's.
             .stdout(std::process::Stdio::null())
             .status();
         assert!(status.unwrap().success());
@@ -221,8 +220,8 @@ fn results_dropped_early_leave_no_thread_behind() {
     }
 }
 
-/// Standard input is the process's, so what reads it runs in a process of its own. The parent
-/// writes some megabytes and then keeps the pipe open: the child must not wait for its end.
+/// Standard input belongs to the process, so its reader runs in a process of its own. The parent writes some
+/// megabytes and then keeps the pipe open: the child must not wait for its end.
 #[test]
 fn a_reader_that_waits_for_standard_input_can_be_stopped() {
     const CHILD: &str = "TIDEMILL_TEST_STDIN";
@@ -241,7 +240,7 @@ fn a_reader_that_waits_for_standard_input_can_be_stopped() {
             if mode != "schema" {
                 (0..40_000).for_each(|n| writeln!(out, "{n},{n:0>90}").unwrap());
             }
-            // A child that has had enough closes its end.
+            // A child that has read enough closes its end.
             let _ = std::io::Write::write_all(&mut pipe, out.as_bytes());
             assert!(child.wait().unwrap().success(), "{mode}");
             drop(pipe);
@@ -330,7 +329,7 @@ fn column_is_sorted_although_a_filter_fixes_its_cast() {
         }
     }
     folder.write("f.csv", "id,f,n,b\n1,1.5,1,true\n2,0.5,1,false\n3,2.5,9,true\n");
-    // The key has functions within an operator.
+    // The key has function calls within an operator.
     for threads in [1, 2] {
         let settings = RunSettings { threads, ..settings() };
         let sql = "SELECT id, CASE WHEN b THEN 1 END c FROM '$/f.csv' ORDER BY f > n, id";

@@ -1,4 +1,4 @@
-//! `USING SAMPLE 50 ROWS`: a number of rows, the same ones on every path.
+//! Tests of `USING SAMPLE 50 ROWS`: a number of rows, the same ones on every path.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::common::{Folder, collect_answer, query, settings};
 
 const ROWS: i64 = 20_000;
 
-/// Two files of numbers, in several formats.
+/// Writes two files of numbers, in several formats.
 fn write_numbers(folder: &Folder) {
     for (name, first) in [("a", 0), ("b", ROWS / 2)] {
         let own = first..first + ROWS / 2;
@@ -38,7 +38,7 @@ fn write_numbers(folder: &Folder) {
     }
 }
 
-/// The numbers that a statement gives, in their order.
+/// Returns the numbers that a statement selects, in their order.
 fn sampled_numbers(folder: &Folder, sql: &str, settings: &RunSettings) -> Vec<i64> {
     let rows = folder.run_sql_with(sql, settings).rows();
     rows.iter().map(|row| row[0].parse().unwrap()).collect()
@@ -76,7 +76,7 @@ fn sample_does_not_depend_on_threads_memory_or_syntax() {
         let other = sample("USING SAMPLE reservoir(50 ROWS) REPEATABLE (7)", &settings());
         assert_eq!(other.len(), 50);
         assert_ne!(other, expected);
-        // A larger sample of the same seed has the rows of a smaller one.
+        // A larger sample of the same seed contains the rows of a smaller one.
         let larger = sample("USING SAMPLE 500 ROWS", &settings());
         assert!(expected.iter().all(|n| larger.contains(n)), "{files}");
     }
@@ -117,7 +117,7 @@ fn sample_size_is_capped_by_rows_and_applies_before_conditions() {
         assert!(row[1].ends_with(&format!("/csv/{file}")), "{row:?}");
         assert_eq!(row[2], (n - first).to_string());
     }
-    // Two mentions of one sample are the same rows, and a source beside its sample is whole.
+    // Two references to one sample have the same rows, and a source beside its sample is whole.
     let joined = format!(
         "SELECT count(*) FROM {files} AS a TABLESAMPLE (60 ROWS) JOIN {files} AS b \
          TABLESAMPLE (60 ROWS) USING (n) JOIN {files} AS c USING (n)"
@@ -168,7 +168,7 @@ fn joined_sample_is_the_same_with_workers() {
         .unwrap();
     assert_eq!(there.rows(), here.rows());
     assert!(workers.finished_tasks() > 0);
-    // Its own rows are drawn of all of them, which no worker sees.
+    // A sample of the source that workers read is drawn from all rows, which no worker sees.
     let alone = folder.substitute_path(
         "SELECT k, count(*) FROM read_csv('$/csv/*') USING SAMPLE 9 ROWS GROUP BY k",
     );

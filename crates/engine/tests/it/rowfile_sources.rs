@@ -1,4 +1,5 @@
-//! Rowfiles as sources: blocks that a filter rules out are not read, and of damaged files what is whole.
+//! Tests of rowfiles as sources: pruned blocks are not read, and salvage reads the intact blocks of damaged
+//! files.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use crate::common::{
     Folder, QueryAnswer, Random, collect_answer, run_query, settings, string_rows,
 };
 
-/// Writes a file of blocks of so many rows.
+/// Writes a file with blocks of `rows` rows.
 fn write_rowfile(
     folder: &Folder,
     name: &str,
@@ -52,7 +53,7 @@ fn int_array(values: &[i64]) -> ArrayRef {
     Arc::new(Int64Array::from(values.to_vec()))
 }
 
-/// What a query answers, and how many rows it read for it.
+/// Returns the count that a query answers, and the number of rows that it read.
 fn count_and_rows_read(folder: &Folder, filter: &str) -> (String, u64) {
     let sql = format!("SELECT count(*) FROM '$/**/*.rowfile' WHERE {filter}");
     let answer = folder.run_sql(&sql);
@@ -159,14 +160,14 @@ fn column_names_with_dots_are_not_field_paths() {
     assert_eq!(count_and_rows_read(&folder, "a.b = 2 AND \"a.b\" = 200").0, "1");
 }
 
-/// Columns of every type that compares, some of their values null.
+/// Returns columns of every type that compares, some of their values null.
 fn random_columns(random: &mut Random, rows: usize, narrow: bool) -> Vec<(&'static str, ArrayRef)> {
     fn with_random_nulls<T>(
         random: &mut Random,
         rows: usize,
         make: impl Fn(&mut Random) -> T,
     ) -> Vec<Option<T>> {
-        // Blocks of nulls alone, and without any, are there too.
+        // Some blocks have nulls alone, and some have none.
         let share = [0, 10, 50, 100][random.next_below(4) as usize];
         (0..rows).map(|_| (random.next_below(100) >= share).then(|| make(random))).collect()
     }
@@ -345,7 +346,7 @@ fn pruned_damaged_block_is_not_read() {
     }
 }
 
-// Recovery
+// Salvage
 
 fn query_with_salvage(folder: &Folder, url: &str, sql: &str) -> Result<QueryAnswer> {
     let spec = SourceSpec {
@@ -392,7 +393,7 @@ fn salvage_reads_a_truncated_file_up_to_its_last_whole_block() {
             line.starts_with("INCOMPLETE: ") && line.contains("a.rowfile` from byte"),
             "{line}"
         );
-        // One that is whole has nothing to be said of.
+        // A whole file reports no salvage.
         let both = query_with_salvage(&folder, "$/*.rowfile", "SELECT count(*) FROM t").unwrap();
         assert_eq!(both.single_value(), (rows + 50).to_string());
         assert_eq!(both.coverage.salvaged.len(), 1);
@@ -425,7 +426,7 @@ fn salvage_skips_a_damaged_block_on_every_path_and_reports_it() {
         assert_eq!((salvaged[0].offset, salvaged[0].places), (block.offset, 1), "{sql}");
         assert_eq!(salvaged[0].bytes_left_out, u64::from(block.bytes), "{sql}");
     }
-    // What is merged later knows it still.
+    // A later merge still reports the salvage.
     let spec = SourceSpec {
         url: folder.substitute_path("$/a.rowfile"),
         salvage_damaged: true,
@@ -453,7 +454,7 @@ fn crc32c(bytes: &[u8]) -> [u8; 4] {
     (!crc).to_le_bytes()
 }
 
-/// Changes a byte of a block, with its checksums put right.
+/// Changes a byte of a block and corrects its checksums.
 fn corrupt_block_text(bytes: &mut [u8], block: &BlockInfo, text: &[u8]) {
     let at = block.offset as usize;
     let section = &mut bytes[at..at + block.bytes as usize];
@@ -483,7 +484,7 @@ fn salvage_skips_a_block_with_undecodable_rows() {
     let expected = "a.rowfile`: row 25, column `name`: it is not valid UTF-8";
     assert!(refusal.contains(expected), "{refusal}");
 
-    // All of its rows are gone, whatever is read of them.
+    // All rows of the block are left out, whatever columns the query reads.
     for (sql, rows) in [
         ("SELECT id FROM t WHERE id <> 7", 39),
         ("SELECT name FROM t", 40),
@@ -506,7 +507,7 @@ fn salvage_skips_a_block_with_undecodable_rows() {
     let twice = "SELECT count(*) FROM t AS a JOIN t AS b ON a.id = b.id";
     assert_eq!(query_with_salvage(&folder, "$/a.rowfile", twice).unwrap().single_value(), "40");
 
-    // What is merged later knows it still, and so does a conversion.
+    // A later merge still reports it, and so does a conversion.
     let spec = SourceSpec {
         url: folder.substitute_path("$/a.rowfile"),
         salvage_damaged: true,
@@ -531,7 +532,7 @@ fn salvage_skips_a_block_with_undecodable_rows() {
     assert_eq!(converted.output_summary.rows, 40);
     assert!(!converted.coverage.complete && converted.coverage.salvaged.len() == 1);
 
-    // Beside a block that is damaged.
+    // Beside a damaged block.
     bytes[blocks[4].offset as usize + 60] ^= 4;
     std::fs::write(&path, &bytes).unwrap();
     let answer = query_with_salvage(&folder, "$/a.rowfile", "SELECT sum(id) FROM t").unwrap();

@@ -1,4 +1,5 @@
-//! Groups of which there are hardly fewer than rows: rows that are grouped only where all of their part are.
+//! Tests of groups that are almost as many as rows: such rows are scattered, and grouped once all rows of
+//! their partition are there.
 
 use std::fmt::Write as _;
 
@@ -15,8 +16,8 @@ const AGGREGATE_CALLS: &str = "count(*), count(f), sum(n), sum(f), min(f), max(s
     stddev(f), median(n), unique(s), quantile(f, 0.5), sum(d), min(d), count(*) FILTER (WHERE n > 3), \
     corr(n, f)";
 
-/// Keys that are all different for long enough to be taken for such, then the same ones once more in another
-/// order: numbers, texts of all lengths, floats with all that is equal, and none.
+/// Writes keys that are all different for long enough to be scattered, then the same keys once more in
+/// another order: numbers, texts of all lengths, floats with equal values of different bits, and nulls.
 fn write_rows(folder: &Folder) {
     let mut random = Random(5);
     let mut lines = String::from("k,j,g,n,f,d,s\n");
@@ -49,7 +50,7 @@ fn group_rows(folder: &Folder, states: &str, settings: &RunSettings) -> Vec<Vec<
 fn scattered_rows_give_the_same_groups_in_the_same_order() {
     let folder = Folder::new();
     write_rows(&folder);
-    // A state that depends on the order of rows: these are gathered split by split.
+    // An order-sensitive state: its rows are collected split by split.
     let large = RunSettings { memory_bytes: 1 << 30, ..settings() };
     let mut expected = group_rows(&folder, &format!("{AGGREGATE_CALLS}, collect(n, 1)"), &large);
     expected.iter_mut().for_each(|row| {

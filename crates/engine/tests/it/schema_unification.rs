@@ -1,4 +1,4 @@
-//! Files that differ, as SQL sees them.
+//! Tests of files with different columns that form one table.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn csv_files_with_different_columns_form_one_table_on_every_path() {
     folder.write("a.csv", "k,n\nx,1\ny,2\n");
     folder.write("b.csv", "n,city,k\n3,paris,x\n4,rome,z\n");
     let ask = |sql: &str| folder.run_sql(sql).sorted_rows();
-    // Tables, rows, and the engine as it is.
+    // The table path, the row path and the engine path.
     assert_eq!(
         ask("SELECT k, sum(n), count(city) FROM '$/*.csv' GROUP BY k"),
         string_rows(&[&["x", "4", "1"], &["y", "2", "0"], &["z", "4", "1"]])
@@ -66,7 +66,7 @@ fn csv_files_with_different_columns_form_one_table_on_every_path() {
     assert_eq!(folder.run_sql("SELECT count(*) FROM '$/*.csv'").single_value(), "4");
 }
 
-/// What a query answers, and how many rows it read for it.
+/// Returns the count that a query answers, and the number of rows that it read.
 fn count_and_rows_read(folder: &Folder, filter: &str) -> (String, u64) {
     let sql = format!("SELECT count(*) FROM '$/**/*.parquet' WHERE {filter}");
     let answer = folder.run_sql(&sql);
@@ -116,7 +116,7 @@ fn row_groups_of_differing_files_are_pruned_by_statistics() {
 #[test]
 fn partition_column_overrides_file_column_in_pruning() {
     let folder = Folder::new();
-    // Positions differ from those of the first file, and the name is that of the folder's key.
+    // Positions differ from those of the first file, and the column has the name of the partition column.
     write_parquet(
         &folder,
         "day=1/a.parquet",
@@ -200,12 +200,12 @@ fn partial_table_with_a_new_column_merges_with_older_ones() {
         whole.rows(),
         string_rows(&[&["1", "1", "10"], &["2", "3", "90"], &["3", "1", "50"]])
     );
-    // The old files are not there any more, and either part may come first.
+    // The old files are gone, and either partial table may come first.
     std::fs::remove_file(folder.path().join("old-1.csv")).unwrap();
     std::fs::remove_file(folder.path().join("old-2.csv")).unwrap();
     assert_eq!(merge_partial_tables(&[old.clone(), new.clone()]).unwrap().rows(), whole.rows());
     assert_eq!(merge_partial_tables(&[new, old.clone()]).unwrap().rows(), whole.rows());
-    // A column that the query uses must be of the type that it had.
+    // A column that the query uses must have the type that it had.
     folder.write("wide.csv", "day,ms\n4,0.5\n");
     let wide = write_partial_table(&folder, "wide.csv", "wide.part");
     let refusal = match merge_partial_tables(&[old, wide]) {

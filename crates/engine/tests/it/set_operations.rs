@@ -1,4 +1,4 @@
-//! `INTERSECT ALL` and `EXCEPT ALL` against counting rows.
+//! Tests of `INTERSECT ALL` and `EXCEPT ALL` against counts of rows.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ fn set_operations_nest_and_take_order_by_and_limit() {
             ),
             "4",
         ),
-        // Chained without brackets, and beside aliases of a user's that the rewriting has, too.
+        // Chained without brackets, and beside aliases of the user's that the rewrite uses, too.
         ("SELECT 1 AS x EXCEPT ALL SELECT 2 AS x EXCEPT ALL SELECT 3".to_owned(), "1"),
         (
             "SELECT 1 AS x EXCEPT ALL SELECT 2 UNION ALL SELECT 3 EXCEPT ALL SELECT 3".to_owned(),

@@ -1,4 +1,5 @@
-//! Many groups of a few rows each: what is kept of them waits, travels and is merged in ways of its own.
+//! Tests of many groups of a few rows each, whose states are queued, transferred and merged in ways of their
+//! own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +21,7 @@ struct Row {
     text: String,
 }
 
-/// Rows of so many groups, in no order.
+/// Returns rows of `groups` groups, in no order.
 fn random_rows(groups: u64) -> Vec<Row> {
     let mut random = Random(groups);
     let mut row = || {
@@ -60,7 +61,7 @@ fn format_list(values: impl Iterator<Item = String>) -> String {
     format!("[{}]", values.collect::<Vec<_>>().join(", "))
 }
 
-/// What [`STATES`] are, by key.
+/// Returns the expected values of [`AGGREGATE_CALLS`], by key.
 fn expected_rows(rows: &[Row]) -> Vec<Vec<String>> {
     let mut groups: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     rows.iter().for_each(|row| groups.entry(&row.key).or_default().push(row));
@@ -96,7 +97,7 @@ fn expected_rows(rows: &[Row]) -> Vec<Vec<String>> {
 
 #[test]
 fn small_groups_match_the_model() {
-    // A table of the fewest is added to several times, one of the most travels as its rows are.
+    // A table of the fewest groups receives rows several times; one of the most is transferred as its rows.
     for groups in [3_000, 30_000, 90_000] {
         let folder = Folder::new();
         let rows = random_rows(groups);

@@ -1,4 +1,5 @@
-//! Many splits, many threads, little memory: the same answer.
+//! Tests of aggregation over many splits, with many threads and with little memory: the answer stays the
+//! same.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use tidemill_engine::{RunProgress, RunSettings};
 
 use crate::common::{Folder, QueryAnswer, Random, settings, string_rows};
 
-/// About `megabytes` of CSV: `keys` different keys, each in many splits if there is room.
+/// Writes about `megabytes` of CSV with `keys` distinct keys, each in many splits if there is room.
 fn write_events(folder: &Folder, name: &str, megabytes: usize, keys: u64) {
     let mut random = Random(keys);
     let mut out = String::from("k,name,x,f,s\n");
@@ -41,7 +42,7 @@ const AGGREGATE_CALLS: &str = "count(*) AS n, count(x) FILTER (WHERE x > 0) AS p
 #[test]
 fn spilled_groups_equal_those_in_memory() {
     let folder = Folder::new();
-    // With less memory a group is spilled and merged more often: fewer groups take as long.
+    // With less memory a group is spilled and merged more often, so fewer groups take as long.
     for (megabytes, keys, budgets) in
         [(1, 1000, [(1 << 10, 1), (1 << 20, 2)]), (4, 20_000, [(4 << 20, 3), (16 << 20, 2)])]
     {
@@ -72,7 +73,7 @@ fn any_number_of_threads_gives_the_same_rows_in_the_same_order() {
         ("many", small_states, 1 << 30),
         ("many", small_states, 16 << 20),
     ] {
-        // `top_k` past its capacity depends on where its input was cut; here it is within.
+        // Past its capacity `top_k` depends on the split boundaries; here it stays within.
         let sql = format!("SELECT k, {states} FROM '$/{file}.csv' GROUP BY k");
         let (expected, spilled) = run_with_limits(&folder, &sql, memory, 1);
         assert_eq!(spilled > 0, memory < 1 << 30);
@@ -192,6 +193,6 @@ fn spilled_strings_take_bounded_disk_space() {
     let sql = "SELECT k, collect(k, 3) AS c FROM '$/e.csv' GROUP BY k";
     let (found, spilled) = run_with_limits(&folder, sql, 1 << 20, 2);
     assert_eq!(found.rows().len(), 20_000);
-    // Handed over, spilled by a partition and repartitioned, each time as key and as value.
+    // Strings are handed over, spilled by partition and repartitioned, each time as key and as value.
     assert!(spilled > size && spilled < 12 * size, "{spilled} of {size}");
 }

@@ -1,4 +1,4 @@
-//! What SQL says is carried out or refused: through the whole of the engine.
+//! Tests of SQL clauses: the engine executes them or refuses them.
 
 use tidemill_engine::{CancelFlag, Error, QueryPlan, RunSettings};
 
@@ -90,7 +90,7 @@ fn column_and_its_cast_are_distinct_columns() {
     let nested =
         "SELECT count(v) a, count(v::TEXT) b FROM '$/f.csv' HAVING sum(v::DOUBLE) > sum(v) - 1";
     assert_eq!(folder.run_sql(nested).rows(), string_rows(&[&["3", "3"]]));
-    // A cast of a float is called as what it is of, and the float has its source's name.
+    // The cast of a float is named after its argument, and the float has its source's name.
     folder.write("d.csv", "x\n1.5\n1.5\n2.25\n");
     for cast in ["CAST(d.x AS INT)", "CAST(d.x AS FLOAT)", "TRY_CAST(d.x AS TEXT)"] {
         let sql = format!(
@@ -135,7 +135,7 @@ fn misplaced_window_functions_are_refused_in_sql_terms() {
     assert_eq!(folder.run_sql(kept).sorted_rows(), string_rows(&[&["1"], &["3"]]));
 }
 
-/// Tables that never end, and questions about them to which no row is an answer before their end.
+/// Recursive tables without end, in queries that return no row before the end.
 const ENDLESS_RECURSIONS: [&str; 4] = [
     "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n FROM t) SELECT count(*) FROM t",
     "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT n FROM t WHERE n < 0",
@@ -158,7 +158,7 @@ fn endless_recursion_can_be_cancelled() {
     }
     cancel.cancel();
     assert!(matches!(results.next(), Some(Err(Error::Interrupted))));
-    // Of these nothing comes, so that they end when they are told, whenever that is.
+    // These queries return no row, so they end when they are cancelled, at any time.
     for sql in ENDLESS_RECURSIONS {
         let cancel = CancelFlag::new();
         let own = RunSettings { cancel: cancel.clone(), ..settings() };
@@ -194,7 +194,7 @@ fn endless_recursion_fails_at_the_memory_limit() {
 fn grouping_sets_accept_computed_keys() {
     let folder = Folder::new();
     folder.write("t.csv", "a,b,k\n1,2.5,x\n3,0.5,x\n,1.5,y\n");
-    // Of types that meet only once they are settled.
+    // Keys whose types match only after coercion.
     let key = "CASE WHEN CAST(a AS SMALLINT) < b THEN 1 END";
     let sql = format!(
         "SELECT {key} AS m, k, count(*), grouping({key}) FROM '$/t.csv' GROUP BY ROLLUP ({key}, k)"
@@ -216,7 +216,7 @@ fn grouping_sets_accept_computed_keys() {
     assert_eq!(folder.run_sql(sql).rows(), [["1.0000", "3"], ["∅", "3"]]);
 }
 
-/// Conditions without columns, above what answers over no rows, too, and what is asked of groups.
+/// Conditions without columns, also above queries that answer over no rows, and conditions on groups.
 #[test]
 fn condition_above_an_aggregation_filters_groups() {
     let folder = Folder::new();
@@ -256,7 +256,7 @@ fn condition_above_an_aggregation_filters_groups() {
     ] {
         assert_eq!(folder.run_sql(sql).rows(), expected, "{sql}");
     }
-    // What is left to luck is asked of two groups, and not of their thousand rows.
+    // A random condition is evaluated for two groups, and not for their thousand rows.
     let lines: String = (0..1000).map(|n| format!("{},{n}\n", n % 2)).collect();
     folder.write("l.csv", format!("k,v\n{lines}"));
     let sql = "SELECT k, count() FROM '$/l.csv' GROUP BY k HAVING random() < 0.5 ORDER BY k";
@@ -357,7 +357,7 @@ fn similar_to_matches_the_whole_text() {
     assert!(message.contains("the pattern of SIMILAR TO is a constant text"), "{message}");
 }
 
-/// The place of a column is one within grouping sets, too.
+/// A column position is valid within grouping sets, too.
 #[test]
 fn grouping_sets_accept_column_positions() {
     let folder = Folder::new();
@@ -367,9 +367,9 @@ fn grouping_sets_accept_column_positions() {
         ("k, v + 1 AS w", "CUBE (1, 2)", "CUBE (k, v + 1)"),
         ("k, v", "GROUPING SETS ((2), (1, 2), ())", "GROUPING SETS ((v), (k, v), ())"),
         ("k, v", "2, ROLLUP (1)", "v, ROLLUP (k)"),
-        // A number that is a column is no place.
+        // A number that is itself a column is not a position.
         ("k, 1 AS one", "CUBE (1, 2)", "CUBE (k, 1 + 0)"),
-        // Nor is one with a point.
+        // Neither is a number with a decimal point.
         ("1 AS one", "CUBE (1e0)", "CUBE (1.0)"),
     ] {
         let rows = |columns: &str, keys: &str| {
@@ -391,7 +391,7 @@ fn grouping_sets_accept_column_positions() {
     assert!(said.starts_with("`1` is the place of a column"), "{said}");
 }
 
-/// An expression of keys is sorted by through its place as through its words, and has the name it is written as.
+/// `ORDER BY` finds an expression of keys by its position as by its text; the column has the name as written.
 #[test]
 fn order_by_position_accepts_expressions_of_group_keys() {
     let folder = Folder::new();
@@ -426,12 +426,12 @@ fn order_by_position_accepts_expressions_of_group_keys() {
     }
     let distinct = "SELECT DISTINCT upper(page) FROM '$/p.csv' GROUP BY page ORDER BY 1 DESC";
     assert_eq!(folder.run_sql(distinct).rows(), string_rows(&[&["/B"], &["/A"]]));
-    // What was found by its place before is called as it was.
+    // A column that its position already found keeps its name.
     let keys = "SELECT max(p.user_id), upper(p.page) FROM '$/p.csv' AS p GROUP BY 2 ORDER BY 1, 2";
     assert_eq!(folder.run_sql(keys).column_names(), ["max(user_id)", "upper(page)"]);
 }
 
-/// A key that is one value below ROLLUP, or equal to another, is null above it, too.
+/// A key with one value below ROLLUP, or equal to another key, is null above it, too.
 #[test]
 fn grouping_sets_sort_by_keys_that_are_constant_below() {
     let folder = Folder::new();
@@ -470,7 +470,7 @@ fn grouping_sets_sort_by_keys_that_are_constant_below() {
     }
 }
 
-/// A cast is called as what it is of, and beside it in a set it is another key.
+/// A cast is named after its argument; beside the argument in a grouping set it is another key.
 #[test]
 fn cast_and_its_column_are_separate_grouping_set_keys() {
     let folder = Folder::new();

@@ -1,4 +1,5 @@
-//! Rows by some of their columns: those that tie come as the source has them, whoever reads which part of it.
+//! Tests of sorts by some of the columns: ties keep the order of the source, whatever thread or worker reads
+//! which part of it.
 
 use arrow::array::AsArray;
 use arrow::datatypes::DataType::UInt64 as UINT64;
@@ -23,7 +24,7 @@ fn sort_files(
     run_query(&query, settings).unwrap()
 }
 
-/// Rows of a key and a place, with a text that makes them long.
+/// Returns rows of a key and a place, with a text that makes them long.
 fn random_rows(random: &mut Random, keys: u64) -> Vec<(u64, u64, String)> {
     let row = |place| {
         let text = format!("{:x}", random.next()).repeat(1 + random.next_below(16) as usize);
@@ -41,7 +42,7 @@ fn ties_keep_the_order_of_the_source() {
         let folder = Folder::new();
         let csv = |rows: &[(u64, u64, String)]| {
             let lines = rows.iter().map(|(key, place, text)| match place % 11 {
-                // A line that is none.
+                // A line end inside a field.
                 0 => format!("{key},{place},\"\n{text}\"\n"),
                 _ => format!("{key},{place},{text}\n"),
             });

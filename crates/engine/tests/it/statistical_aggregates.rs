@@ -1,4 +1,4 @@
-//! Variances, correlations and regressions: exact, and the same on every path.
+//! Tests of variances, correlations and regressions: exact, and the same on every path.
 
 use tidemill_engine::RunSettings;
 
@@ -33,7 +33,7 @@ struct Row {
     key: u64,
     i: Option<i64>,
     j: i64,
-    /// By 1,024.
+    /// In units of 1/1,024.
     f: Option<i64>,
 }
 
@@ -53,21 +53,21 @@ fn write_csv(folder: &Folder, name: &str, rows: &[Row]) {
     for Row { key, i, j, f } in rows {
         let f = f.map_or(String::new(), |f| format!("{:?}", f as f64 / 1024.0));
         let i = i.map_or(String::new(), |i| i.to_string());
-        // What has all the digits that a double can have.
+        // A value with all the digits that a double can have.
         let r = (*j as f64 + 0.1).sqrt();
         out.push_str(&format!("{key},{i},{j},{f},{r:?}\n"));
     }
     folder.write(name, out);
 }
 
-/// Of numbers that are integers by a scale: the quotient of what is exact before.
+/// Returns the variance of integers divided by `scale`; only the last quotients are rounded.
 fn exact_variance(values: &[i64], scale: f64, is_sample: bool) -> Option<f64> {
     let n = values.len() as i128;
     if n < 1 + i128::from(is_sample) {
         return None;
     }
     let sum: i128 = values.iter().map(|value| i128::from(*value)).sum();
-    // From the mean's neighbour on, so that the squares fit.
+    // Relative to an integer next to the mean, so that the squares fit.
     let from = sum / n;
     let apart = values.iter().map(|value| i128::from(*value) - from);
     let (sum, squares) = apart.fold((0, 0), |(sum, squares), x| (sum + x, squares + x * x));
@@ -78,7 +78,7 @@ fn exact_variance(values: &[i64], scale: f64, is_sample: bool) -> Option<f64> {
 #[test]
 fn statistical_aggregates_are_exact_on_every_path() {
     let folder = Folder::new();
-    // Many rows a group; and about as many groups as rows, where DataFusion leaves its first step out.
+    // Many rows per group; and about as many groups as rows, where DataFusion skips its partial aggregation.
     let some = ["var(i)", "stddev(f) FILTER (WHERE j > 3)", "corr(f, j)"];
     for (name, count, keys, calls) in
         [("few.csv", 3_000, 7, &CALLS[..]), ("many.csv", 250_000, 200_000, &some)]
@@ -116,7 +116,7 @@ fn statistical_aggregates_are_exact_on_every_path() {
             assert_eq!(row[15], f.len().to_string());
         }
     }
-    // In a frame that is the whole partition, and one that has slid there.
+    // In a frame that is the whole partition, and in one that has slid there.
     let over = |frame: &str| {
         let calls = CALLS[..CALLS.len() - 1].iter();
         let calls = calls.map(|call| format!("{call} OVER (PARTITION BY k ORDER BY j {frame})"));
@@ -195,7 +195,7 @@ fn undefined_statistics_are_null_nan_or_an_error() {
         let message = folder.sql_error(&sql);
         assert!(message.contains("`stddev(x)` is of values beyond 1e140"), "{message}");
     }
-    // What is not finite is so in its own column alone, whatever it comes with and leaves.
+    // A value that is not finite affects only its own column, and nothing after it has left the frame.
     folder.write("f.csv", "i,x,y\n1,1,2\n2,NaN,4\n3,3,inf\n4,5,6\n5,9,10\n");
     let lines = "regr_avgx(y, x), regr_sxx(y, x), regr_avgy(y, x), regr_syy(y, x), \
                  regr_sxy(y, x), regr_r2(y, x), covar_pop(x, y), regr_count(y, x)";
@@ -227,7 +227,7 @@ fn undefined_statistics_are_null_nan_or_an_error() {
             &["9.0", "0.0", "10.0", "0.0", "0.0", "∅", "0.0", "1"],
         ])
     );
-    // Of different values, once each.
+    // Distinct values count once each.
     folder.write("d.csv", "x\n1\n1\n1\n3\n\n");
     let sql = "SELECT var(DISTINCT x), var_pop(x), count(DISTINCT x), count(*) FROM '$/d.csv'";
     assert_eq!(folder.run_sql(sql).rows()[0], ["2.0", "0.75", "2", "4"]);

@@ -1,4 +1,4 @@
-//! Conditions on a subquery's rows, against SQL's three truths.
+//! Tests of conditions on a subquery's rows, against SQL's three-valued logic.
 
 use tidemill_engine::QueryPlan;
 
@@ -22,13 +22,13 @@ fn sql_and(x: SqlTruth, y: SqlTruth) -> SqlTruth {
     sql_not(sql_or(sql_not(x), sql_not(y)))
 }
 
-/// Whether a value is among others.
+/// Returns the three-valued result of `value IN rows`.
 fn sql_in(value: Option<i64>, rows: &[Option<i64>]) -> SqlTruth {
     let equal = |row: &Option<i64>| Some(value? == (*row)?);
     rows.iter().map(equal).fold(Some(false), sql_or)
 }
 
-/// A condition on a row's number and what IN says of it.
+/// A condition in SQL, and its result for that of IN and a row's number.
 type InCondition = (&'static str, fn(SqlTruth, i64) -> SqlTruth);
 
 const IN_CONDITIONS: &[InCondition] = &[
@@ -82,7 +82,7 @@ fn in_subquery_with_nulls_follows_three_valued_logic() {
                 });
                 let wanted: Vec<_> = wanted.map(|((id, _), _)| vec![id.to_string()]).collect();
                 assert_eq!(folder.run_sql(&sql).rows(), wanted, "{sql}");
-                // Beside WHERE, where null is one of three answers.
+                // Outside of WHERE, where null is one of three results.
                 let truths = (1..).zip(outer).zip(keys).map(|((id, a), key)| {
                     let rows = inner.iter().filter(|(_, of)| !is_correlated || *of == key);
                     let rows: Vec<_> = rows.map(|(u, _)| *u).chain(*more).collect();
@@ -210,7 +210,7 @@ fn several_subqueries_in_one_query_are_independent() {
     assert_eq!(folder.run_sql(&sql).rows(), string_rows(&[&["n", "2", "3"]]), "{sql}");
 }
 
-/// The condition stands in its place once, whatever is nested around it.
+/// The plan contains the condition once, whatever is nested around it.
 #[test]
 fn deeply_nested_in_condition_is_planned_once() {
     let folder = Folder::new();
@@ -227,7 +227,7 @@ fn deeply_nested_in_condition_is_planned_once() {
     }
 }
 
-/// DataFusion loses such a condition, or asks it of what ties the subquery to the row.
+/// DataFusion loses such a condition, or applies it to the correlated columns.
 #[test]
 fn constant_in_subquery_is_evaluated() {
     let folder = Folder::new();
@@ -260,7 +260,7 @@ fn constant_in_subquery_is_evaluated() {
     assert_eq!(folder.run_sql(sql).single_value(), "true");
 }
 
-/// DataFusion groups by the columns of the tie, several of which may be one value.
+/// DataFusion groups by the correlated columns, several of which may have one value.
 #[test]
 fn correlation_can_be_a_computed_expression() {
     let folder = Folder::new();
@@ -498,7 +498,7 @@ fn random_values_are_not_evaluated_twice() {
             }
         }
     }
-    // One column however often a key is in the sets: every row of a group has its key.
+    // A key has one column however often it is in the sets: every row of a group has its key.
     for sets in ["ROLLUP(1)", "CUBE(1)", "GROUPING SETS ((1, 2), (1), ())", "ROLLUP(1, 2)"] {
         let sql = format!(
             "SELECT floor(random() * 3) AS k, i % 2 AS m, count(*) AS n FROM '$/n.csv' GROUP BY {sets}"
@@ -596,7 +596,7 @@ fn is_distinct_from_binds_tighter_than_and() {
     }
 }
 
-/// One value of no row is null, though the column that it would be of is not.
+/// A scalar subquery without rows is null, though its column is not nullable.
 #[test]
 fn scalar_subquery_without_rows_is_null() {
     let folder = Folder::new();
@@ -635,7 +635,7 @@ fn scalar_subquery_without_rows_is_null() {
     }
 }
 
-/// A text of the SQL beside a column's is of the column's type wherever it is referred to.
+/// A text literal beside a column has the column's type wherever it is referred to.
 #[test]
 fn nullif_of_a_text_literal_compares_with_subquery_values() {
     let folder = Folder::new();
@@ -682,7 +682,7 @@ fn any_and_all_coerce_types_like_comparisons() {
     }
 }
 
-/// What a subquery calculates has the name that the query's own calculation has.
+/// An aggregate of a subquery has the same name as the one of the outer query.
 #[test]
 fn aggregate_compares_with_the_same_aggregate_of_a_subquery() {
     let folder = Folder::new();
@@ -705,7 +705,7 @@ fn aggregate_compares_with_the_same_aggregate_of_a_subquery() {
     }
 }
 
-/// A column that only the query around it has is that query's, as SQL has it.
+/// A column that only the outer query has is that query's, as in SQL.
 #[test]
 fn subquery_can_select_an_outer_column() {
     let folder = Folder::new();
@@ -755,7 +755,7 @@ fn subquery_with_limit_takes_the_first_correlated_row() {
             "SELECT v FROM '$/hits.csv' h WHERE h.id = u.id AND at < 9 ORDER BY 1 LIMIT 1",
             ["10", "∅", "∅"],
         ),
-        // It has no tie to the outer row.
+        // The subquery is not correlated.
         ("SELECT v FROM '$/hits.csv' ORDER BY v LIMIT 1", ["5", "5", "5"]),
     ] {
         let sql = format!("SELECT ({subquery}) AS first FROM '$/users.csv' u ORDER BY id");

@@ -1,4 +1,4 @@
-//! Sums past the width of their type.
+//! Tests of sums past the width of their type.
 
 use tidemill_engine::{Error, Query};
 

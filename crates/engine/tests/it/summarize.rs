@@ -1,11 +1,11 @@
-//! `SUMMARIZE` against the same aggregates written one by one.
+//! Tests of `SUMMARIZE` against the same aggregates, written one by one.
 
 use arrow::datatypes::DataType;
 use tidemill_engine::{QueryPlan, RunSettings};
 
 use crate::common::{Folder, Random, query, settings};
 
-/// What is asked of a column that has an order, and of one of numbers, by the names in a summary.
+/// Aggregates of a column that has an order, by their names in a summary; numbers and all columns follow.
 const ORDERED_COLUMN_CALLS: [(&str, &str); 3] = [
     ("min", "CAST(min({}) AS TEXT)"),
     ("max", "CAST(max({}) AS TEXT)"),
@@ -24,7 +24,7 @@ const ANY_COLUMN_CALLS: [(&str, &str); 3] = [
     ("null_percentage", "round(100.0 * (count(*) - count({})) / nullif(count(*), 0), 2)"),
 ];
 
-/// Numbers with nulls, texts, dates and times, `rows` of them in each of two files.
+/// Writes two files of `rows` rows each: numbers with nulls, texts, dates and times.
 fn write_files(folder: &Folder, rows: u64) {
     let mut random = Random(11);
     for file in ["a", "b"] {
@@ -58,13 +58,13 @@ fn summarize_equals_its_aggregates_one_by_one() {
     write_files(&folder, 3000);
     let small = COLUMNS.replace("CAST(i AS TINYINT UNSIGNED)", "CAST(i % 200 AS TINYINT UNSIGNED)");
     for rows in [
-        // Cut into map and tables.
+        // Split into map and tables.
         "FROM '$/*.csv'",
         "FROM '$/*.csv' WHERE i > 100 AND b",
         "FROM '$/*.csv' WHERE i > 1000000",
         "FROM '$/*.csv' WHERE i IS NULL",
         "FROM '$/*.csv' WHERE false",
-        // By DataFusion, of several partitions and of one.
+        // Run by DataFusion, with several partitions and with one.
         "FROM (SELECT * FROM '$/a.csv' UNION ALL SELECT * FROM '$/b.csv')",
         "FROM (SELECT * FROM '$/a.csv' UNION ALL SELECT * FROM '$/b.csv') WHERE i > 1000000",
         "FROM (SELECT DISTINCT * FROM '$/a.csv')",
@@ -75,7 +75,7 @@ fn summarize_equals_its_aggregates_one_by_one() {
     }
 }
 
-/// Holds the summary of a query, by one thread and by several, against the aggregates.
+/// Compares the summary of a query, with one thread and with several, with the aggregates.
 fn assert_summary(folder: &Folder, asked: &str) {
     let schema = QueryPlan::new(&query(asked), &settings()).unwrap().schema().clone();
     let (mut expected, mut estimates) = (Vec::new(), Vec::new());
@@ -108,7 +108,7 @@ fn assert_summary(folder: &Folder, asked: &str) {
             (place, estimate)
         }));
     }
-    // By what is asked, and of each of these by the columns.
+    // By aggregate, and for each of them by column.
     estimates.sort_by_key(|(place, _)| *place);
     let estimates: Vec<_> = estimates.into_iter().map(|(_, estimate)| estimate).collect();
     let summaries = [4, 1].map(|threads| {
@@ -151,7 +151,7 @@ fn unnamed_columns_are_summarized() {
         ["v + 1", "BIGINT", "2", "4"],
     ];
     assert_eq!(columns, expected);
-    // Two columns of one name have one each.
+    // Two columns of one name have a row each.
     let rows = folder
         .run_sql("SUMMARIZE SELECT x.v, y.v FROM '$/a.csv' x JOIN '$/a.csv' y USING (k)")
         .rows();

@@ -1,4 +1,4 @@
-//! `sum` and `avg` on every path: in windows, beside DISTINCT, of sums, under joins.
+//! Tests of `sum` and `avg` on every path: in windows, beside DISTINCT, over sums, above joins.
 
 use tidemill_engine::QueryPlan;
 
@@ -147,8 +147,8 @@ fn distinct_sums_work_in_sliding_frames() {
     assert_eq!(folder.run_sql(sql).rows(), string_rows(&expected));
 }
 
-/// The calls of an aggregate on every way that there is: alone, of groups, over a window, over one that
-/// slides, of different values, beside what has no partial table.
+/// Returns calls of an aggregate in every context: alone, in groups, over a window, over a sliding window,
+/// over distinct values, and beside an aggregate without a partial table.
 fn aggregate_in_every_context(call: &str, of: &str) -> Vec<String> {
     vec![
         format!("SELECT {call}(x) FROM ({of})"),
@@ -186,7 +186,7 @@ fn time_differences_are_summed_exactly_in_every_context() {
              FROM '$/t.csv'"
         )
     };
-    // As it is printed.
+    // Formats a duration as answers print it.
     let of_units = |count: i128, units: i128| match count % units {
         0 => format!("PT{}S", count / units),
         rest => {
@@ -198,7 +198,7 @@ fn time_differences_are_summed_exactly_in_every_context() {
     for digits in [0, 3, 6, 9] {
         let units = 10_i128.pow(digits);
         for sql in aggregate_in_every_context("avg", &between(digits)) {
-            // Of microseconds at least, rounded half away from zero.
+            // In microseconds at least, rounded half away from zero.
             let units = units.max(1_000_000);
             let expected = (seconds * units * 2 + 3) / 6;
             assert_eq!(folder.run_sql(&sql).single_value(), of_units(expected, units), "{sql}");
@@ -247,7 +247,7 @@ fn intervals_and_wide_decimals_are_summed_exactly_in_every_context() {
         let message = folder.sql_error(&sql);
         assert!(message.contains("does not fit DECIMAL(76, 0)"), "{sql}: {message}");
     }
-    // Hours and days stay apart.
+    // Hours and days are summed apart.
     let spans = "SELECT g, k, CASE k WHEN 1 THEN INTERVAL '1 month' WHEN 2 THEN INTERVAL '3 days 2000000 hours' \
                  WHEN 3 THEN INTERVAL '-1999990 hours' WHEN 4 THEN INTERVAL '4 days' END AS x FROM '$/d.csv'";
     for sql in aggregate_in_every_context("sum", spans) {
@@ -271,7 +271,7 @@ fn booleans_are_summed_and_averaged_as_numbers() {
     assert_eq!(rows[1], ["b", "0", "0.0"]);
     let plan = QueryPlan::new(&query(folder.substitute_path(sql)), &settings()).unwrap();
     assert_eq!(plan.explain().unwrap().path, "partial tables");
-    // A window, and values that are there once, on the other path.
+    // A window, and distinct values, on the other path.
     let windows =
         "SELECT max(n) FROM (SELECT sum(status >= 500) OVER (ORDER BY k) AS n FROM '$/s.csv')";
     assert_eq!(folder.run_sql(windows).single_value(), "2");

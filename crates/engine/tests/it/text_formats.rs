@@ -1,4 +1,4 @@
-//! The text formats, and what is not read of them: rows that a comparison drops, fields of
+//! Tests of the text formats, and of the input that they skip: rows that a comparison drops, and fields of
 //! nested columns that the query does not name.
 
 use std::fmt::Write as _;
@@ -169,7 +169,7 @@ fn type_mismatch_is_null_when_configured() {
 #[test]
 fn only_named_fields_of_nested_columns_are_read() {
     let folder = Folder::new();
-    // A field that cannot be read, next to one that can: it is an error where it is looked at.
+    // A field that cannot be read, next to one that can: it is an error only if a query reads it.
     let mut lines = String::new();
     for n in 0..50 {
         writeln!(lines, "{{\"s\": {{\"a\": {n}, \"b\": {{\"c\": {n}, \"d\": {n}}}}}}}").unwrap();
@@ -236,7 +236,7 @@ fn columns_are_read_by_name_in_input_order() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(15))]
 
-    /// What is pushed down is what the filter itself decides: `coalesce` keeps it from being pushed.
+    /// A filter that is pushed down decides as the filter itself; `coalesce` keeps it from being pushed.
     #[test]
     fn filters_give_the_same_rows_pushed_down_or_not(
         values in prop::collection::vec((0i64..6, prop::option::of(-2i64..3), 0usize..5), 1..60),
@@ -305,12 +305,12 @@ fn times_of_day_are_inferred_if_their_spelling_is_kept() {
             assert_eq!(folder.run_sql(&sql).single_value(), expected, "{sql}");
         }
     }
-    // The folder's values, too.
+    // The values of a partition column, too.
     folder.write("k/at=12%3A00%3A00/x.csv", "n\n1\n");
     folder.write("k/at=18:30:00/x.csv", "n\n2\n");
     let sql = "SELECT sum(n) FROM '$/k/*/x.csv' WHERE at > '13:00'";
     assert_eq!(folder.run_sql(sql).single_value(), "2");
-    // Another spelling is none.
+    // Text in another spelling is no time.
     for values in ["07:30", "7:30:00", "24:00:00", "07:30:00Z", "07:30:00.1234567"] {
         folder.write("d.csv", format!("t\n12:00:00\n{values}\n"));
         assert_eq!(
@@ -373,8 +373,8 @@ fn unknown_keys_are_reported_per_source() {
     assert!(keys.warning().unwrap().starts_with("3 keys are in no column"));
 }
 
-/// Names without quotes in a schema, as everywhere in SQL, do not tell keys apart by case. A key of their very spelling is
-/// read; one of another case in its place would be null in every record.
+/// Unquoted names in a schema do not tell keys apart by case, as everywhere in SQL. A key of exactly that
+/// spelling is read; one of another case in its place would be null in every record.
 #[test]
 fn schema_name_in_another_case_than_the_key_is_refused() {
     let folder = Folder::new();
@@ -404,7 +404,7 @@ fn schema_name_in_another_case_than_the_key_is_refused() {
             let quoted = with("\"userid\" TEXT").unwrap();
             assert_eq!(quoted.column_names(), ["userId", "Id", "userid"], "{file}");
             assert_eq!(quoted.rows(), [["a", "1", "∅"], ["b", "2", "∅"]], "{file}");
-            // A key that no record of the sample has in any case.
+            // A key that no sampled record has in any case.
             assert_eq!(
                 with("later TEXT").unwrap().column_names(),
                 ["userId", "Id", "later"],

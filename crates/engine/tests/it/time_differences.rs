@@ -1,4 +1,4 @@
-//! How long it is between two times, in parts, and numbers that are no times.
+//! Tests of time differences and their parts, and of numbers that are not times.
 
 use crate::common::Folder;
 
@@ -26,7 +26,7 @@ fn extract_splits_time_differences_into_parts() {
         });
         let sql = format!("SELECT {} FROM '$/t.csv'", calls.join(", "));
         assert_eq!(folder.run_sql(&sql).rows(), expected, "{sql}");
-        // Beside what is grouped, and of a sum.
+        // Beside a group key, and of a sum.
         let sql = format!(
             "SELECT CAST(sum({}) * 1000000 AS BIGINT), max({}) FROM '$/t.csv' WHERE a IS NOT NULL",
             calls[0], calls[1]

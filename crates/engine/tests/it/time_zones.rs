@@ -1,4 +1,4 @@
-//! Clocks that are turned.
+//! Tests of time zones with daylight saving, and of instants.
 
 use crate::common::{Folder, string_rows};
 
@@ -35,7 +35,7 @@ fn day_with_two_midnights_is_one_group() {
         let found: Vec<String> = folder.run_sql(&sql).rows().concat();
         assert_eq!(found, expected, "{part}");
     }
-    // An hour that comes twice is two.
+    // An hour that occurs twice counts as two.
     let sql = "SELECT count(DISTINCT date_trunc('hour', ts AT TIME ZONE 'Atlantic/Azores')) \
                FROM '$/az.csv'";
     assert_eq!(folder.run_sql(sql).rows(), [["4"]]);
@@ -45,7 +45,7 @@ fn day_with_two_midnights_is_one_group() {
     assert!(found.starts_with("2024-04-25 22:00"), "{found}");
 }
 
-/// The day of the clocks, in every zone and at every hour, and not that of UTC.
+/// A day is that of local time, in every zone and at every hour, and not that of UTC.
 #[test]
 fn date_trunc_uses_local_midnight() {
     let folder = Folder::new();
@@ -58,7 +58,7 @@ fn date_trunc_uses_local_midnight() {
     folder.write("h.csv", format!("t\n{hours}2026-06-30T22:30:00Z\n2026-12-31T23:30:00Z\n"));
     for zone in zones {
         for part in ["day", "week", "month", "quarter", "year"] {
-            // The other way: what the clocks show is truncated as a time without a zone.
+            // The other way round: local time is truncated as a time without a zone.
             let sql = format!(
                 "SELECT count(*) FROM (SELECT t AT TIME ZONE '{zone}' AS z FROM '$/h.csv') \
                  WHERE CAST(date_trunc('{part}', z) AS TIMESTAMP) \
@@ -73,8 +73,8 @@ fn date_trunc_uses_local_midnight() {
     assert_eq!(folder.run_sql(sql).rows(), [["2027-01-01T00:00:00", "2027-01-01T00:00:00"]]);
 }
 
-/// Beside a time of a zone, a time without one and a date are what the zone's clocks show, whatever operator
-/// or function asks, and two zones are told apart by nothing but what they show.
+/// Beside a time of a zone, a time without one and a date are local times of that zone, for every operator
+/// and function. Only their local times tell two zones apart.
 #[test]
 fn differences_of_zoned_and_naive_times_use_local_time() {
     let folder = Folder::new();
@@ -90,7 +90,7 @@ fn differences_of_zoned_and_naive_times_use_local_time() {
         for naive in ["TIMESTAMP", "TIMESTAMP(9)"] {
             let table = table(unit, naive);
             for (expr, expected) in [
-                // The clocks of Singapore show 8 o'clock.
+                // The local time of Singapore is 8 o'clock.
                 ("extract(epoch FROM z - n)", "28800.0"),
                 ("extract(epoch FROM n - z)", "-28800.0"),
                 ("extract(epoch FROM z - n8)", "0.0"),
@@ -129,7 +129,7 @@ fn date_diff_counts_local_hour_boundaries() {
     let at =
         |zone: &str, time: &str| format!("TIMESTAMP '2024-11-28 {time}' AT TIME ZONE '{zone}'");
     for (unit, start, end, expected) in [
-        // The clocks of Kolkata pass 10 o'clock at half past four of UTC's.
+        // The local time of Kolkata passes 10 o'clock at half past four of UTC.
         ("hour", "TIMESTAMP '2024-11-28 09:40:00'".to_owned(), at("Asia/Kolkata", "10:05:00"), "1"),
         ("hour", at("Asia/Kolkata", "09:40:00"), at("Asia/Kolkata", "10:05:00"), "1"),
         ("hour", at("Asia/Kolkata", "10:05:00"), at("Asia/Kolkata", "09:40:00"), "-1"),
@@ -169,7 +169,7 @@ fn fractional_seconds_are_rounded_to_microseconds_once() {
     assert_eq!(folder.run_sql(sql).single_value(), "2022-03-09T21:30:01.524102Z");
 }
 
-/// The time when a query starts, a number of seconds and a text with an offset are instants: they have a zone.
+/// The start time of a query, a number of seconds and a text with an offset are instants: they have a zone.
 #[test]
 fn instants_have_the_zone_utc() {
     let folder = Folder::new();
@@ -193,7 +193,7 @@ fn instants_have_the_zone_utc() {
         ("to_timestamp(text, '%d/%b/%Y %H:%M %z')", "2026-01-01T00:00:00Z"),
         ("to_timestamp(text, 'DD/Mon/YYYY HH24:MI TZH')", "2026-01-01T00:00:00Z"),
         ("date_parse(text, 'dd/MMM/yyyy HH:mm Z')", "2026-01-01T00:00:00Z"),
-        // Without a zone in the format, or of a format that no statement has written out.
+        // Without a zone in the format, or with a format that is not a literal.
         ("strptime('2026-01-01', '%Y-%m-%d')", "2026-01-01T00:00:00"),
         ("strptime(text, '%d/%b/%Y %H:%M ' || '%z')", "2026-01-01T00:00:00"),
         ("to_timestamp('2026-01-01 00:00:00')", "2026-01-01T00:00:00"),
@@ -233,8 +233,8 @@ fn instants_have_the_zone_utc() {
     assert_eq!(names.column_names(), ["strptime(text, '%d/%b/%Y %H:%M %z')", "to_timestamp(n)"]);
 }
 
-/// Days and months of an interval are counted by the zone's clocks, hours pass; where the clocks skip a time or show it
-/// twice, the rule of `AT TIME ZONE` holds.
+/// Days and months of an interval are counted in local time, and hours elapse. Where local time skips or
+/// repeats a time, the rule of `AT TIME ZONE` holds.
 #[test]
 fn intervals_are_added_to_zoned_times_in_local_time() {
     let folder = Folder::new();

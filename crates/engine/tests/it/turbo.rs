@@ -1,4 +1,5 @@
-//! Answers that rest on a part of the input: exact where all of it was read, and else as far off as they say.
+//! Tests of answers that rest on a part of the input: exact if all of it was read, and else as far off as
+//! they state.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use tidemill_engine::{
 
 use crate::common::{Folder, QueryAnswer, Random, collect_answer, query, run_query, settings};
 
-/// Events of five kinds in files that follow one another in time; kind `e` comes later and later.
+/// Writes events of five kinds in files that follow one another in time; kind `e` becomes more frequent.
 fn write_events(files: u64, rows: u64) -> Folder {
     let folder = Folder::new();
     let mut random = Random(7);
@@ -23,7 +24,7 @@ fn write_events(files: u64, rows: u64) -> Folder {
             let price = random.next_below(10_000) as f64 / 100.0;
             let note = if row % 50 == 0 { "\"two\nlines\"" } else { "one" };
             text.push_str(&format!("{file},{kind},{user},{ms},{price}\n"));
-            // Now and then a record that a guess of its start may take for two.
+            // A speculative boundary may take such a record for two.
             if row % 997 == 0 {
                 text.push_str(&format!("{file},{note},{user},{ms},{price}\n"));
             }
@@ -78,7 +79,7 @@ fn answer_over_all_input_is_exact() {
                 options.push(("split_bytes", split_bytes));
             }
             if sql.contains("top_k") && !split_bytes.is_empty() {
-                // Past its capacity it depends on where splits end.
+                // Past its capacity `top_k` depends on the split boundaries.
                 continue;
             }
             let answer = run_turbo(&folder, sql, &options);
@@ -109,7 +110,7 @@ fn exact_answer_has_equal_bounds() {
     assert!(answer.coverage.complete && answer.coverage.estimates.is_empty());
 }
 
-/// A value and its bounds, by the name of its column.
+/// Returns the values of a column, each with its bounds.
 fn column_estimates(answer: &QueryAnswer, name: &str) -> Vec<(f64, Option<f64>, Option<f64>)> {
     let mut all = Vec::new();
     for batch in &answer.batches {
@@ -204,7 +205,7 @@ fn unreadable_files_are_left_out_up_to_the_drop_limit() {
     assert_eq!(sampled.given_up.splits, 1);
     let [file] = sampled.given_up_files.as_slice() else { panic!("{sampled:?}") };
     assert!(file.path.ends_with("17.jsonl.gz") && !file.reason.is_empty(), "{file:?}");
-    // More than may be left out is an error, as it is where nothing may be.
+    // More than the limit is an error, and so is any file without a limit.
     for file in ["03", "08", "21", "33"] {
         folder.write(&format!("{file}.jsonl.gz"), &whole[..whole.len() / 2]);
     }
@@ -233,7 +234,7 @@ fn equal_seed_gives_equal_answer_for_any_thread_count() {
         };
         let settings = tidemill_engine::RunSettings { threads, ..settings() };
         let answer = run_query(&query, &settings).unwrap();
-        // Floats are added up in another order in the bounds alone.
+        // Only the bounds add floats in another order.
         ["n", "ms", "price"].map(|name| {
             column_estimates(&answer, name)
                 .into_iter()
@@ -261,7 +262,7 @@ fn error_target_stops_once_all_shown_intervals_are_narrow() {
             assert!(half <= 0.2 * value, "{name}: {value} ± {half}");
         }
     }
-    // Nothing is precise enough: all of it is read.
+    // No estimate is precise enough, so all of the input is read.
     let answer = run_turbo(&folder, sql, &[("error", "0.0001%"), ("split_bytes", "1k")]);
     assert!(answer.coverage.complete);
 }
@@ -280,10 +281,10 @@ fn unscalable_aggregates_are_bounds_or_sample_values() {
             assert_eq!(high, has_high.then_some(value), "{name}");
         }
     }
-    // A sketch may be too high itself.
+    // A sketch may itself be too high.
     let (users, low, high) = column_estimates(&answer, "users")[0];
     assert!(low.unwrap() < users && low.unwrap() > 0.98 * users && high.is_none());
-    // As what was seen, a count is a bound too, and is not scaled.
+    // With `as_seen`, a count is a bound too, and is not scaled.
     let sql = "SELECT count(*) AS n FROM '$/*.csv'";
     let options = [("sample", "10%"), ("split_bytes", "1k"), ("as_seen", "true")];
     let seen = run_turbo(&folder, sql, &options);
@@ -304,7 +305,7 @@ fn passed_deadline_returns_a_partial_answer() {
                 let stopped = answer.coverage.stopped.as_deref();
                 assert_eq!(stopped, Some("stopped for the deadline"));
             }
-            // Not even which columns there are was known by then.
+            // Not even the columns were known by then.
             Err(error) => assert!(error.to_string().contains("before the deadline"), "{error}"),
         }
     }
@@ -352,8 +353,8 @@ fn interim_results_have_bounds_and_end_with_the_exact_answer() {
     }
 }
 
-/// Early answers cannot be computed here: of nothing read yet the cast fails, and estimates of the sum are too large for
-/// BIGINT as often as not.
+/// Interim results fail here: before anything is read the cast fails, and estimates of the sum are too large
+/// for BIGINT as often as not.
 #[test]
 fn failing_interim_result_is_skipped() {
     let folder = Folder::new();
@@ -418,7 +419,7 @@ fn extreme_quantiles_of_few_rows_have_no_interval() {
     let mut text = "k,x\n".to_owned();
     for _ in 0..60_000 {
         let k = random.next_below(16);
-        // Heavy at the end, as times are.
+        // A heavy tail, as times have.
         let x = (1.0 - random.next_below(1_000_000) as f64 / 1e6).powf(-0.7);
         text.push_str(&format!("{k},{x}\n"));
     }
@@ -439,7 +440,7 @@ fn extreme_quantiles_of_few_rows_have_no_interval() {
             for (column, name) in ["outer", "far", "mid"].iter().enumerate() {
                 let rows = column_estimates(&answer, name);
                 let with = rows.iter().filter(|(_, low, high)| low.zip(*high).is_some()).count();
-                // Of 16 groups one or two by chance.
+                // One or two of 16 groups by chance.
                 assert!(!few.contains(name) || with <= 4, "{name} of {share}: {with}");
                 assert!(!enough.contains(name) || with == 16, "{name} of {share}: {with}");
                 for (row, (_, low, high)) in rows.into_iter().enumerate() {
@@ -458,7 +459,7 @@ fn extreme_quantiles_of_few_rows_have_no_interval() {
 fn stopped_run_returns_its_current_estimate() {
     let folder = write_events(24, 3_000);
     let settings = settings();
-    // Of a query that may end early, and of one that somebody watches.
+    // A query that may end early, and one with interim results.
     let asked = Query {
         turbo: Some(turbo_settings(&[("deadline", "1h")])),
         ..query(folder.substitute_path(QUERIES[0]))
@@ -466,7 +467,7 @@ fn stopped_run_returns_its_current_estimate() {
     let plan = QueryPlan::new(&asked, &settings).unwrap();
     settings.stop_reading.cancel();
     let answer = collect_answer(plan.run().unwrap()).unwrap();
-    // Unless all of it had been read before anybody looked.
+    // Unless all of the input had been read before the stop request was seen.
     let is_as_asked = |answer: &QueryAnswer| {
         let stopped = answer.coverage.stopped.as_deref();
         answer.coverage.complete || stopped == Some("stopped when it was asked to")
@@ -477,7 +478,7 @@ fn stopped_run_returns_its_current_estimate() {
     let watch = InterimResultObserver { first_delay: Duration::ZERO, on_result: &mut show };
     let answer = collect_answer(plan.run_watched(Some(watch)).unwrap()).unwrap();
     assert!(is_as_asked(&answer), "{}", answer.coverage.summary_line());
-    // Of any other it is no word.
+    // Other queries ignore the stop request.
     assert!(
         run_query(&query(folder.substitute_path(QUERIES[0])), &settings).unwrap().coverage.complete
     );
@@ -499,13 +500,13 @@ fn find_returns_the_wanted_number_of_rows() {
             assert_eq!(answer.sorted_rows(), all);
         }
     }
-    // What was looked at until then is counted, of a split that is not read to its end too.
+    // Rows that were read until then are counted, also those of a split that is not read to its end.
     let lines: String = (0..20_000).map(|n| format!("{n}\n")).collect();
     folder.write("one/all.csv.gz", gzip(&format!("n\n{lines}")));
     let found =
         run_turbo(&folder, "SELECT n FROM '$/one/all.csv.gz' WHERE n > 99", &[("find", "3")]);
     assert!(found.coverage.rows.done > 99, "{}", found.coverage.summary_line());
-    // A limit and rows to find: the fewer of the two.
+    // Of a limit and a number of rows to find, the smaller one holds.
     let limited = format!("{sql} LIMIT 2");
     assert_eq!(run_turbo(&folder, &limited, &[("find", "5")]).rows().len(), 2);
     // A sample of plain rows.
@@ -615,7 +616,7 @@ fn aggregates_beside_distinct_counts_keep_their_intervals() {
     for (seen, low, high) in column_estimates(&beside, "users") {
         assert_eq!((low, high), (Some(seen), None));
     }
-    // Without groups there is an answer to no rows, too.
+    // Without groups, a query over no rows has an answer, too.
     let of_all = "SELECT count(*) AS n, count(DISTINCT user) AS users FROM '$/*.csv'";
     let of_all = run_turbo(&folder, of_all, &options);
     assert!(matches!(column_estimates(&of_all, "n").as_slice(), [(_, Some(_), Some(_))]));
@@ -685,7 +686,7 @@ fn damaged_gzip_file_is_given_up_not_counted_as_malformed() {
     for file in 0..40 {
         let mut bytes = whole.clone();
         if file == 17 {
-            // What follows is decoded to something else.
+            // The bytes that follow are decoded to other text.
             let middle = bytes.len() / 2;
             bytes[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0x55);
         }
@@ -782,7 +783,7 @@ fn many_sums_have_their_intervals_in_reasonable_time() {
     let began = Instant::now();
     let answer = run_turbo(&folder, &sql, &[("sample", "50%"), ("split_bytes", "8k")]);
     assert_eq!(answer.column_names().len(), 3 * 600);
-    // A watchdog: it took 4 s, and takes some tenths of a second.
+    // A watchdog: some tenths of a second are normal, and 4 s are known of a slow computation.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
@@ -803,7 +804,7 @@ fn file_of_unknown_size_counts_as_an_average_file() {
     assert!((n / all - 52.0 / 48.0).abs() < 0.02, "{n} of {all}");
 }
 
-/// What is counted behind a join or `unnest` is more than there are rows to come.
+/// A count behind a join or `unnest` can exceed the number of rows that are left to read.
 #[test]
 fn count_above_a_join_or_unnest_has_both_bounds() {
     let folder = write_events(20, 2_000);
@@ -822,7 +823,7 @@ fn count_above_a_join_or_unnest_has_both_bounds() {
             assert!(of(2) > of(0), "{sql}: {rows:?}");
             held += usize::from(of(1) <= exact && exact <= of(2));
         }
-        // 19 of 20 are to be expected, and half of them are when the upper bound is cut down to the estimate.
+        // 19 of 20 are expected, and half of them if the upper bound is cut down to the estimate.
         assert!(held >= 16, "{sql}: {held} of 20");
     }
 }
@@ -843,7 +844,7 @@ fn bytes_of_given_up_splits_are_not_counted_as_read() {
         folder.write(&format!("{file}.csv.gz"), bytes);
     }
     let sql = "SELECT count(*) AS n FROM '$/*.csv.gz'";
-    // Fewer than are drawn from, of which one cannot be read, and none is dropped besides.
+    // Fewer splits than a sample is drawn from; one of them cannot be read, and no other is dropped.
     let query = Query {
         turbo: Some(turbo_settings(&[("drop", "13%")])),
         ..query(folder.substitute_path(sql))
@@ -860,12 +861,12 @@ fn bytes_of_given_up_splits_are_not_counted_as_read() {
     assert!((sampled.share - 7.0 / 8.0).abs() < 1e-9, "{}", sampled.share);
     assert_eq!(coverage.bytes.done, 7 * whole.len() as u64);
     assert_eq!(coverage.bytes.done + coverage.bytes.left_out, coverage.bytes.total);
-    // What came of it before is in the answer, and counted.
+    // The answer includes the rows that the split returned before, and the coverage counts them.
     let rows: f64 = answer.rows()[0][0].parse().unwrap();
     assert_eq!(rows, coverage.rows.done as f64);
 }
 
-/// More groups that are found are more that are counted only where nothing on the way goes by an estimate.
+/// More groups found raise the count only if no step on the way depends on an estimate.
 #[test]
 fn count_of_groups_is_a_lower_bound_without_estimated_filters() {
     let folder = write_events(24, 2_000);
@@ -891,18 +892,18 @@ fn count_of_groups_is_a_lower_bound_without_estimated_filters() {
         assert_eq!((low, high), (None, None), "{inner} WHERE {outer}");
         assert!(by.iter().any(|one| one == clause), "{inner} WHERE {outer}: {by:?}");
     }
-    // By a key that is an estimate itself.
+    // By a key that is itself an estimate.
     let sql = format!("SELECT n, count(*) AS k FROM ({groups}) GROUP BY n");
     let answer = run_turbo(&folder, &sql, &options);
     assert!(column_estimates(&answer, "k").iter().all(|(_, low, high)| low.or(*high).is_none()));
 }
 
-/// What footers say of rows is what answers are scaled by: bytes, as they are compressed, say less.
+/// Answers are scaled by the row counts in footers: compressed bytes say less.
 #[test]
 fn parquet_row_counts_come_from_footers() {
     let folder = Folder::new();
     let mut random = Random(3);
-    // Row groups of as many rows and very different sizes.
+    // Row groups of equally many rows and very different sizes.
     let mut text = "k,v,s\n".to_owned();
     for row in 0..200_000_u64 {
         let words = if row < 150_000 { 1 } else { 1 << 30 };

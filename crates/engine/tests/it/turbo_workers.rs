@@ -1,7 +1,7 @@
-//! Answers by a part of the input that workers read: of the same splits the same as here, and whatever a worker holds
-//! when it is over is left out.
+//! Tests of turbo queries whose splits workers read. Equal splits give the answer of one process, and splits
+//! that a worker still holds at the end of the run are left out.
 //!
-//! Each answer of the tests of turbo is asked for so a second time ([`crate::elsewhere::asked_again`]).
+//! Each query of the turbo tests also runs with workers ([`crate::cluster_execution::check_with_workers`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tidemill_engine::{
 use crate::cluster_execution::RandomOrderWorkerPool;
 use crate::common::{Folder, QueryAnswer, collect_answer, query, settings};
 
-/// Workers in threads of their own: one that waits holds nobody else up.
+/// A worker pool with a thread for each worker, so that a waiting worker delays no other.
 #[derive(Default)]
 struct ThreadedWorkerPool {
     shared: Arc<ThreadedPoolState>,
@@ -33,7 +33,7 @@ struct ThreadedPoolState {
     finished_tasks: Mutex<VecDeque<TaskOutcome>>,
     queue_changed: Condvar,
     cancel: Mutex<CancelFlag>,
-    /// Whether a split that has stalled was handed in again, behind all others.
+    /// True once a stalled split was submitted again, behind all others.
     has_resubmitted_split: AtomicBool,
 }
 
@@ -129,7 +129,7 @@ fn run_with_workers(query: &Query, workers: Arc<dyn WorkerPool>) -> Result<Query
     QueryPlan::new(&query, &settings())?.run().and_then(collect_answer)
 }
 
-/// Records in files, a few of which are over two lines.
+/// Writes files of records, a few of which span two lines.
 fn write_records(files: usize) -> Folder {
     let folder = Folder::new();
     for file in 0..files {
@@ -189,8 +189,9 @@ fn reading_stops_when_the_estimate_is_precise() {
     assert!(answer.coverage.bytes.done < answer.coverage.bytes.total / 2);
 }
 
-/// What three workers give of files that go through a program, which waits for ever over the one that says so, once the
-/// types are known. Where all others have been read, and that one was asked for again, it is enough.
+/// Runs a query with three workers over files that pass through a program. Once the types are known, the
+/// program waits for ever over the file that contains `stall`. The run is stopped when all other files have
+/// been read and that one was submitted again.
 fn run_with_stalling_file(
     folder: &Folder,
     sql: &str,
@@ -235,7 +236,7 @@ fn stalled_split_is_left_out_and_the_rest_of_its_task_counts() {
     let folder = Folder::new();
     for file in 0..40 {
         let first = if file == 17 { "stall" } else { "go" };
-        // Each is a split of its own.
+        // Each file is a split of its own.
         let rest: String = (0..2_000).map(|n| format!("{{\"s\": \"{n}\"}}\n")).collect();
         folder.write(&format!("{file:02}.jsonl"), format!("{{\"s\": \"{first}\"}}\n{rest}"));
     }
@@ -251,9 +252,9 @@ fn stalled_split_is_left_out_and_the_rest_of_its_task_counts() {
     };
     let answer = run_with_stalling_file(&folder, sql, &[("deadline", "1h")], all);
     assert_eq!(is_left_out(&answer), 1, "{}", answer.coverage.summary_line());
-    // With as much that may be dropped nobody has to say that it is enough.
+    // With a drop limit that covers the split nobody has to stop the run.
     is_left_out(&run_with_stalling_file(&folder, sql, &[("drop", "4%")], u64::MAX));
-    // Rows come all the same.
+    // A query of rows returns them all the same.
     let sql = "SELECT s FROM '$/*.jsonl' WHERE s = '7'";
     let answer = run_with_stalling_file(&folder, sql, &[("drop", "4%")], u64::MAX);
     is_left_out(&answer);
@@ -281,7 +282,7 @@ fn unreadable_file_on_a_worker_counts_against_the_drop_limit() {
     let sampled = answer.coverage.sampled.as_ref().unwrap();
     assert!(sampled.given_up_files[0].path.ends_with("link.csv"), "{sampled:?}");
     std::fs::remove_file(folder.path().join("link.csv")).unwrap();
-    // A file that is gone, or another one, by the time that a worker opens it.
+    // One file is gone, and another has changed, by the time that a worker opens it.
     let query = turbo_query(&folder, sql, &[("drop", "10%")]);
     let gone = Query { workers: Some(RandomOrderWorkerPool::new(1, 2, 0)), ..query.clone() };
     let plan = QueryPlan::new(&gone, &settings()).unwrap();
@@ -342,7 +343,7 @@ fn plan_explains_sampled_reads_by_workers() {
     }
 }
 
-/// Workers that return an error if the driver waits although no task is left.
+/// A worker pool that returns an error if the driver waits although no task is left.
 #[derive(Debug)]
 struct StrictWorkerPool(Arc<RandomOrderWorkerPool>);
 
@@ -369,8 +370,8 @@ impl WorkerPool for StrictWorkerPool {
     }
 }
 
-/// A few splits are read in order, so the driver does not start over when two of them disagree about a start. The
-/// worker that detects the disagreement still has to read the rest of its task.
+/// A few splits are read in order, so the driver does not start over when two of them disagree about a start.
+/// The worker that detects the disagreement still has to read the rest of its task.
 #[test]
 fn splits_with_conflicting_boundaries_are_all_read_without_sampling() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Values that are not of their column's type, where they are read as null: each is counted once, on every path.
+//! Tests of type mismatches that are read as null: each is counted once, on every path.
 
 use tidemill_engine::source::{SourceSpec, TextOptions, TypeMismatchPolicy};
 use tidemill_engine::{NamedSource, PartialTableMerge, Query, QueryPlan, RunId, RunSettings};
@@ -13,7 +13,7 @@ fn lenient_source() -> SourceSpec {
     SourceSpec { text_options: options, ..SourceSpec::default() }
 }
 
-/// Writes a file of one of several formats; returns how many values of `n` and of `f` are of another type.
+/// Writes a file of one of several formats; returns the numbers of mismatches in `n` and in `f`.
 fn write_events(folder: &Folder, name: &str, seed: u64, rows: u64) -> (u64, u64) {
     let mut random = Random(seed);
     let (mut text, mut counts) = (String::new(), (0, 0));
@@ -95,7 +95,7 @@ fn mismatch_counts_do_not_depend_on_the_path() {
         ];
         for (index, (sql, columns)) in queries.into_iter().enumerate() {
             let sql = sql.replace("source", &folder.substitute_path(&format!("'$/?.{format}'")));
-            // Workers, which are asked too, have other settings.
+            // Workers, which run the query too, have other settings.
             let (threads, memory) = [(1, 256 << 20), (3, 256 << 20), (2, 1 << 20)][index % 3];
             let settings = RunSettings { threads, ..RunSettings::new(memory) };
             let answer = run_query(&lenient_query(sql.clone()), &settings).unwrap();

@@ -1,11 +1,11 @@
-//! Rows of several SELECTs in one result: of a type that holds them all.
+//! Tests of unions: rows of several SELECTs in one result, of a type that holds them all.
 
 use arrow::array::Array;
 use tidemill_engine::RunSettings;
 
 use crate::common::{Folder, Random, settings};
 
-/// What `sql` gives: the type of its first column, and the rows in an order of their own.
+/// Returns the type of the first column of a query, and the rows, sorted.
 fn type_and_rows(folder: &Folder, sql: &str) -> (String, Vec<String>) {
     let answer = folder.run_sql(sql);
     let schema = answer.batches[0].schema();
@@ -179,7 +179,7 @@ fn limited_union_is_sorted_by_a_constant_branch_column() {
     }
 }
 
-/// DataFusion takes what is above for sorted by the second column, and reads it on two threads.
+/// DataFusion takes the rows above for sorted by the second column, and reads them on two threads.
 #[test]
 fn limited_union_is_sorted_again_by_the_outer_query() {
     let folder = Folder::new();

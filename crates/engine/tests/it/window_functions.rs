@@ -1,4 +1,4 @@
-//! Windows against a model, whatever they hold and however they come.
+//! Tests of window functions against a model, for all kinds of keys and frames.
 
 use tidemill_engine::RunSettings;
 
@@ -6,24 +6,24 @@ use crate::common::{Folder, Random};
 
 struct Row {
     partition: u64,
-    /// What rows are in order of.
+    /// The key that orders the rows.
     order: Option<u64>,
     value: Option<i64>,
 }
 
-/// What a row's window has: all rows of its partition up to those that are equal to it.
+/// The values of a row's window: all rows of its partition up to its peers.
 struct RunningTotals {
     sum: Option<i64>,
     count: usize,
     max: Option<i64>,
-    /// The sum of those above zero.
+    /// The sum of the values above zero.
     positive_sum: Option<i64>,
     rank: usize,
-    /// How many orders there were.
+    /// Number of distinct orders so far.
     groups: usize,
 }
 
-/// Of each row, nulls being last.
+/// Returns the totals of each row, with nulls last.
 fn running_totals(rows: &[Row]) -> Vec<RunningTotals> {
     let key = |row: &Row| row.order.unwrap_or(u64::MAX);
     let mut sorted: Vec<usize> = (0..rows.len()).collect();
@@ -97,7 +97,7 @@ fn running_totals_include_peers() {
                 ]
             })
             .collect();
-        // Some calls are DataFusion's: ranks, and what has a FILTER.
+        // DataFusion runs some calls: ranks, and those with a FILTER.
         for frame in ["", "RANGE UNBOUNDED PRECEDING", "GROUPS UNBOUNDED PRECEDING"] {
             let sql = format!(
                 "SELECT id, sum(v) OVER w, rank() OVER w, count(v) OVER w, \
@@ -247,7 +247,7 @@ fn invalid_frame_offsets_are_refused() {
 fn values_that_leave_a_frame_do_not_affect_later_rows() {
     let mut random = Random(41);
     let folder = Folder::new();
-    // Outliers, infinities and values that are none, among values far from zero.
+    // Outliers, infinities and NaN, among values far from zero.
     let rows: Vec<(Option<f64>, f64)> = (0..400)
         .map(|n| {
             let x = match random.next_below(40) {
@@ -291,7 +291,7 @@ fn values_that_leave_a_frame_do_not_affect_later_rows() {
         let count = pairs.len() as f64;
         let specials: f64 = pairs.iter().map(|(x, _)| x).filter(|x| !x.is_finite()).sum();
         let is_special = pairs.iter().any(|(x, _)| !x.is_finite());
-        // From the first value on, so that nothing is lost between values far from zero.
+        // Relative to the first value, so that nothing is lost between values far from zero.
         let from = pairs.first().map_or((0.0, 0.0), |pair| *pair);
         let apart: Vec<(f64, f64)> = pairs.iter().map(|(x, y)| (x - from.0, y - from.1)).collect();
         let mean = |of: &dyn Fn(&(f64, f64)) -> f64| apart.iter().map(of).sum::<f64>() / count;
@@ -324,7 +324,7 @@ fn values_that_leave_a_frame_do_not_affect_later_rows() {
             Some(count),
         ];
         for ((call, found), expected) in calls.iter().zip(found).zip(expected) {
-            // A mean is what a sum is, and what is of `y` alone has nothing of `x`.
+            // A mean behaves as a sum does, and an aggregate of `y` alone is independent of `x`.
             let special = match *call {
                 "regr_count(y, x)" | "regr_syy(y, x)" => None,
                 "regr_avgx(y, x)" => Some(specials),
@@ -332,7 +332,7 @@ fn values_that_leave_a_frame_do_not_affect_later_rows() {
             };
             let special = special.filter(|_| is_special);
             let Some(expected) = expected.map(|value| special.unwrap_or(value)) else {
-                // A slope of what is none is none, too.
+                // A slope over a NaN is a NaN, too.
                 assert!(
                     found == "∅" || (is_special && found == "NaN"),
                     "{call} of row {n}: {found}"
@@ -400,8 +400,7 @@ fn logical_and_bitwise_aggregates_work_in_sliding_frames() {
     }
 }
 
-/// A type's name, how its keys are written, the keys, and distances as they are written and in the unit
-/// of the type's smallest.
+/// A type's name, the text of its keys, the keys, and distances as text and in the type's smallest unit.
 type RangeFrameCase<'a> = (&'a str, fn(i128) -> String, &'a [i128], &'a [(&'a str, i128)]);
 
 #[test]
@@ -426,7 +425,7 @@ fn frame_offsets_beyond_the_type_are_refused() {
     assert_eq!(folder.run_sql(sql).single_value(), "1");
 }
 
-/// Which rows a RANGE frame has, by keys at the ends of their types and rows without a key.
+/// The rows of a RANGE frame, by keys at the ends of their types and rows without a key.
 #[test]
 fn range_frames_contain_rows_within_the_distance() {
     let folder = Folder::new();
@@ -451,7 +450,7 @@ fn range_frames_contain_rows_within_the_distance() {
             &[0, 1, 2, 3, 10, 99999],
             &[("0.15", 15), ("2e-1", 20), ("1.0", 100)],
         ),
-        // In hundredths of what has no room for them among 38 digits.
+        // In hundredths, which do not fit beside the 38 digits of the keys.
         (
             "DECIMAL(38,1)",
             tenths,
@@ -497,8 +496,8 @@ fn range_frames_contain_rows_within_the_distance() {
         for (text, distance) in distances {
             for descends in [false, true] {
                 for nulls_first in [false, true] {
-                    // How far the first and the last row of a frame are, the frame's order being
-                    // upwards; none is all.
+                    // Distances of the first and the last row of a frame, in ascending order; `None` is
+                    // unbounded.
                     let here = Some(0);
                     let (by, far) = (Some(-distance), Some(*distance));
                     let bounds = [
@@ -583,10 +582,10 @@ fn window_keys_can_be_computed() {
             assert_eq!(folder.run_sql(&sql).rows(), expected.map(|value| [value]), "{sql}");
         }
     }
-    // By nothing that the input has.
+    // By a key that no column of the input has.
     let sql = "SELECT max(s) FROM (SELECT sum(1) OVER (ORDER BY random()) AS s FROM '$/k.csv')";
     assert_eq!(folder.run_sql(sql).single_value(), "3");
-    // A window upon another, by what that one found.
+    // A window over the result of another.
     let sql = "SELECT x, sum(x) OVER (ORDER BY r % 2, x) FROM \
                (SELECT x, rank() OVER (ORDER BY length(s)) AS r FROM '$/k.csv') ORDER BY x";
     assert_eq!(folder.run_sql(sql).rows(), [["1", "3"], ["2", "2"], ["3", "6"]]);
@@ -641,7 +640,7 @@ fn filter_excludes_rows_from_every_frame() {
     }
 }
 
-/// DataFusion's have no sign.
+/// DataFusion's ranks are unsigned.
 #[test]
 fn ranks_are_signed_integers() {
     let folder = Folder::new();
@@ -652,7 +651,7 @@ fn ranks_are_signed_integers() {
     assert_eq!(folder.run_sql(sql).rows(), [["-1", "-4", "-2", "-1"], ["-2", "-3", "-1", "-2"]]);
 }
 
-/// The planner puts the whole expression in the place of its number.
+/// The planner replaces the number by the whole expression.
 #[test]
 fn window_over_groups_can_be_ordered_by_position() {
     let folder = Folder::new();
