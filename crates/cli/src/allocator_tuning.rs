@@ -1,25 +1,25 @@
-//! What glibc's allocator keeps of freed memory.
+//! Tunes glibc's allocator: thresholds for returning and retaining freed memory.
 //!
-//! Two numbers are set: when a large block goes back to the system at once, and how much a thread's heap asks for,
-//! and keeps, at a time. Each page that is asked for anew costs a fault and is cleared, which is half of the time
-//! of a query that makes and frees tables and batches all along.
+//! Two parameters are set: the size from which a freed block goes back to the system at once, and the step by
+//! which a thread's heap grows and shrinks. Each page that a heap requests anew costs a page fault and is
+//! cleared. That is half of the time of a query that creates and frees tables and batches continuously.
 
 use tidemill_engine::RunSettings;
 
-/// Has blocks of 1 MiB and more given back when they are freed.
+/// Makes the allocator return blocks of 1 MiB and more when they are freed.
 ///
-/// Left alone glibc raises that threshold up to 32 MiB as it sees such blocks, and keeps what was
-/// freed: 5 million groups under `--memory 512M` peaked at 536 MB instead of 381 MB. The demo's job
+/// By default glibc raises that threshold up to 32 MiB as it sees such blocks, and retains freed
+/// memory: 5 million groups under `--memory 512M` peaked at 536 MB instead of 381 MB. The demo's job
 /// over 10 million rows takes the same time either way.
 pub(crate) fn return_large_blocks_when_freed() {
     set(Number::MmapThreshold, 1 << 20);
 }
 
-/// What a heap keeps at most: more than a batch with all of its columns, and its tables, have at a time.
+/// Maximum bytes that a heap retains: more than a batch with all columns and its tables take at a time.
 const HEAP_STEP_BYTES_MAX: u64 = 64 << 20;
 
-/// Has heaps grow and shrink in steps that go with the budget: 64 MiB at most, and those of all threads that read a
-/// 128th of the budget; there are some more.
+/// Makes heaps grow and shrink in steps proportional to the memory budget. A step is at most 64 MiB, and the
+/// steps of all reading threads together are a 128th of the budget; a few more threads exist.
 ///
 /// Ten million groups: 0.65 s instead of 1.1 s, with 8 % more memory.
 pub(crate) fn set_heap_step(settings: &RunSettings) {
@@ -39,7 +39,7 @@ fn set(number: Number, bytes: u64) {
         Number::TopPad => libc::M_TOP_PAD,
     };
     let Ok(bytes) = i32::try_from(bytes) else { return };
-    // SAFETY: the call sets a number, under the allocator's own lock.
+    // SAFETY: the call sets a number under the allocator's own lock.
     unsafe { libc::mallopt(number, bytes) };
 }
 

@@ -1,4 +1,4 @@
-//! What can be asked on the command line. The help texts are the reference documentation.
+//! The flags and arguments of every verb. The help texts are the reference documentation.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ allowed; 130 interrupted.";
 /// Turns log files into counts, unique counts, top lists and one-file-per-key reports.
 ///
 /// Data goes to standard output; progress, coverage and errors go to standard error. Without a
-/// verb, on a terminal, it is a shell for SQL.
+/// verb, on a terminal, it starts an SQL shell.
 #[derive(Debug, Parser)]
 #[command(
     name = "tidemill",
@@ -77,7 +77,7 @@ pub(crate) enum Verb {
     Completions(CompletionsArgs),
 }
 
-/// Lists, measures, reads and copies files and objects: the verbs for them, together.
+/// Groups the verbs that list, measure, read and copy files and objects.
 ///
 /// `tidemill fs ls` is `tidemill ls`, and so on.
 #[derive(Debug, Args)]
@@ -111,9 +111,9 @@ pub(crate) enum FsVerb {
     Du(DuArgs),
 }
 
-/// Writes files and objects to standard output, one after another, as they are.
+/// Writes files and objects unchanged to standard output, one after another.
 ///
-/// What comes next is fetched meanwhile. Nothing is decompressed.
+/// The next bytes are fetched in the background. Nothing is decompressed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -124,7 +124,7 @@ pub(crate) struct CatArgs {
     /// Files, URLs, patterns, folders
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Only the bytes from A up to before B of each: 0..100, 1M.., ..4096
+    /// Write only the bytes from A up to but not including B of each file: 0..100, 1M.., ..4096
     #[arg(long, value_name = "A..B")]
     pub range: Option<String>,
     #[command(flatten)]
@@ -135,8 +135,8 @@ pub(crate) struct CatArgs {
 
 /// Fetches objects into files, many at once.
 ///
-/// A file has its name once all of it is there. What was stopped, or killed, is gone on with by the same
-/// command, as long as the object is of the same version. Of a folder all that is below it is fetched.
+/// A file gets its name once it is complete. The same command resumes a stopped or killed run, as long as the
+/// object has the same version. For a folder, everything below it is fetched.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -147,8 +147,8 @@ pub(crate) struct GetArgs {
     /// URLs, patterns, folders
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// The file to write, or the folder, which ends with `/` or exists or takes many [default: the name of
-    /// the file or folder; the folder one is in for a pattern]
+    /// The file to write, or a folder: a path that ends with `/`, is a folder already, or receives several
+    /// files [default: the name of the file or folder; the current folder for a pattern]
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<String>,
     #[command(flatten)]
@@ -161,8 +161,8 @@ pub(crate) struct GetArgs {
 
 /// Sends files to a bucket, many at once.
 ///
-/// An object is there once all of it is. What was killed, or lost its server, is gone on with by the same
-/// command; Ctrl-C leaves nothing in the bucket. Of a folder all that is below it is sent.
+/// An object appears once it is complete. The same command resumes an upload that was killed or lost its
+/// server; Ctrl-C leaves nothing in the bucket. For a folder, everything below it is sent.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "tidemill put [OPTIONS] <PATH>... <URL>",
@@ -173,7 +173,7 @@ Examples:
   tidemill put 'out/*.parquet' s3://reports/parquet/"
 )]
 pub(crate) struct PutArgs {
-    /// Files, patterns, folders; and where to, last: a key, or what keys begin with, which ends with `/`
+    /// Files, patterns, folders; the destination comes last: a key, or a key prefix that ends with `/`
     #[arg(value_names = ["PATH", "URL"], num_args = 2.., required = true)]
     pub paths: Vec<String>,
     #[command(flatten)]
@@ -182,20 +182,20 @@ pub(crate) struct PutArgs {
     pub storage: StorageArgs,
 }
 
-/// How many files are copied.
+/// Options for copying files to and from remote storage.
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
-    /// Replace what exists already
+    /// Replace existing files and objects
     #[arg(long)]
     pub overwrite: bool,
-    /// Leave what exists already in the same size and is not older, as after a run that was stopped
+    /// Skip a file whose copy exists, has the same size and is not older, as after a stopped run
     #[arg(long)]
     pub skip_existing: bool,
-    /// How many files at once; large ones are in several requests at once besides [default: 32]
+    /// Number of files to copy at once; a large file also takes several requests at once [default: 32]
     #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub parallel: Option<usize>,
-    /// Compare the MD5 sum of each file with an ETag that looks like one, on any server [default: on AWS, which
-    /// documents that it is one]
+    /// Compare the MD5 sum of each file with an ETag that looks like one, on any server [default: only on
+    /// AWS, which documents that its ETags are MD5 sums]
     #[arg(long, conflicts_with = "no_verify")]
     pub verify: bool,
     /// Compare no MD5 sum with an ETag
@@ -204,7 +204,7 @@ pub(crate) struct CopyArgs {
 }
 
 impl CopyArgs {
-    /// Selection of the ETags that are compared.
+    /// Returns the selection of the ETags to compare.
     pub(crate) fn verify_mode(&self) -> EtagVerification {
         match (self.verify, self.no_verify) {
             (true, _) => EtagVerification::Always,
@@ -217,10 +217,10 @@ impl CopyArgs {
 /// Units of sizes, with the short flags of other programs.
 #[derive(Debug, Args)]
 pub(crate) struct SizeArgs {
-    /// Sizes in bytes
+    /// Show sizes in bytes
     #[arg(short, long, conflicts_with = "human_readable")]
     pub bytes: bool,
-    /// Sizes with units of 1000, which is the default
+    /// Show sizes with units of 1000, the default
     #[arg(short = 'h', long)]
     pub human_readable: bool,
     /// Print help
@@ -230,7 +230,7 @@ pub(crate) struct SizeArgs {
 
 /// Lists files and objects.
 ///
-/// Of a folder its names, of a pattern what it matches, in the order of their bytes. Times are in UTC.
+/// Shows the names in a folder, or the matches of a pattern, in byte order. Times are in UTC.
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -244,22 +244,22 @@ pub(crate) struct LsArgs {
     /// Files, URLs, patterns, folders
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// All files below folders; also -R
+    /// List all files below folders; also -R
     #[arg(short, long, short_alias = 'R')]
     pub recursive: bool,
-    /// Sizes and times too
+    /// Show sizes and times too
     #[arg(short, long)]
     pub long: bool,
     #[command(flatten)]
     pub sizes: SizeArgs,
-    /// How to list: text, or an object per line
+    /// Output format: text, or one JSON object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
     #[command(flatten)]
     pub storage: StorageArgs,
 }
 
-/// Tells all that is known of files and objects: size, time, version, type, and what else the server says.
+/// Shows the metadata of files and objects: size, time, version, type, and other properties from the server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -269,17 +269,17 @@ pub(crate) struct StatArgs {
     /// Files, URLs, patterns, folders
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// How to tell it: text, or an object per line
+    /// Output format: text, or one JSON object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
     #[command(flatten)]
     pub storage: StorageArgs,
 }
 
-/// Sums the bytes and files below folders, each after those in it.
+/// Sums the bytes and files below folders; a folder follows its subfolders.
 ///
-/// On this machine a link counts as itself, and a file with several names once; a link that is named by itself is what it
-/// leads to.
+/// On this machine a link counts as itself, and a file with several names counts once. A link that is named
+/// as an argument stands for its target.
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -293,15 +293,15 @@ pub(crate) struct DuArgs {
     /// Files, URLs, patterns, folders
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Only the sum of each URL
+    /// Show only the sum of each URL
     #[arg(short, long, conflicts_with = "depth")]
     pub summarize: bool,
-    /// How far below each URL folders are told of
+    /// Maximum depth below each URL of the folders to show
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     pub depth: usize,
     #[command(flatten)]
     pub sizes: SizeArgs,
-    /// How to tell them: text, or an object per line
+    /// Output format: text, or one JSON object per line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
     #[command(flatten)]
@@ -310,10 +310,10 @@ pub(crate) struct DuArgs {
 
 /// Answers SQL straight over files.
 ///
-/// A file, a pattern, a folder or `-` (standard input) stands in single quotes where SQL has a
-/// table. Formats are csv, tsv, json (lines), parquet, arrow, avro, rowfile, access-log, syslog, logfmt and lines, told
-/// from the suffix where it tells, under gzip, zstd, bzip2 or xz; folders named key=value are
-/// columns.
+/// A file, a pattern, a folder or `-` (standard input) stands in single quotes in place of a table name.
+/// Formats are csv, tsv, json (lines), parquet, arrow, avro, rowfile, access-log, syslog, logfmt and lines;
+/// the suffix determines the format where it can. Files may be compressed with gzip, zstd, bzip2 or xz.
+/// Folders named key=value become columns.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -332,11 +332,11 @@ pub(crate) struct QueryArgs {
     /// A value for $1, ? or :name in the SQL: 1=5, day=2026-11-20; '5' in quotes is a text (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_query_parameter)]
     pub param: Vec<(String, String)>,
-    /// Show how the query would be run, and do not run it
+    /// Show the plan of the query without running it
     #[arg(long)]
     pub explain: bool,
-    /// With --explain: what it would take on so many cores and disks, by a second of running it here:
-    /// cores=1000,disks=200. Also disk=200MB/s, machines=32, network=1.25GB/s, bytes=1TB, groups=1e6
+    /// With --explain: forecast the run time on a cluster of that many cores and disks, from a one-second run
+    /// here: cores=1000,disks=200. Also disk=200MB/s, machines=32, network=1.25GB/s, bytes=1TB, groups=1e6
     #[arg(long, value_name = "CLUSTER")]
     pub cluster: Option<String>,
     #[command(flatten)]
@@ -359,8 +359,8 @@ pub(crate) struct QueryArgs {
 
 /// Runs a job file: a source, a map, tables and a sink.
 ///
-/// The file is TOML (docs/job-file.md); `-` reads it from standard input. Flags win over the
-/// environment, the environment over the file.
+/// The file is TOML (docs/job-file.md); `-` reads it from standard input. Flags override the
+/// environment, and the environment overrides the file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -375,14 +375,14 @@ pub(crate) struct RunArgs {
     /// Replace a key of the job file: source.url, sink.url, tables.users, … (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_key_value)]
     pub set: Vec<(String, String)>,
-    /// Show splits, plan and what would be written, and do not run
+    /// Show splits, plan and outputs without running the job
     #[arg(long, visible_alias = "explain")]
     pub dry_run: bool,
     /// Write the partial table, to be merged later, instead of the result
     #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "compression", "max_files", "sink_exec"])]
     pub partial: Option<PathBuf>,
-    /// Read every whole block of a rowfile that is damaged or was cut off, and say what is left out;
-    /// the exit status is 3 then
+    /// Read every intact block of a damaged or truncated rowfile and report the rest; the exit status is then
+    /// 3
     #[arg(long)]
     pub salvage: bool,
     #[command(flatten)]
@@ -417,10 +417,10 @@ pub(crate) struct MergeArgs {
     /// Partial tables
     #[arg(value_name = "PARTIAL", required = true)]
     pub partials: Vec<PathBuf>,
-    /// Count the rows of a run as often as it is given; otherwise that is an error
+    /// Count the rows of a run each time it is given; without this flag a repeated run is an error
     #[arg(long)]
     pub allow_repeats: bool,
-    /// Write one partial table of them all, instead of the result
+    /// Write one merged partial table instead of the result
     #[arg(long, value_name = "OUT", conflicts_with_all = ["output", "format", "compression", "max_files", "sink_exec"])]
     pub partial: Option<PathBuf>,
     #[command(flatten)]
@@ -435,9 +435,9 @@ pub(crate) struct MergeArgs {
 
 /// Converts files from one format to another, record by record.
 ///
-/// With a file as OUT all inputs are one table, whose rows are written in their order; columns in
-/// braces make a file per value. With a folder as OUT, which ends with `/` or exists, each input
-/// is written to a file of its own. Formats are told from the suffixes.
+/// With a file as OUT, all inputs form one table, whose rows are written in input order; columns in
+/// braces make one file per value. With a folder as OUT, which ends with `/` or exists, each input
+/// becomes one file. The suffixes determine the formats.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "tidemill convert [OPTIONS] <IN>... <OUT>",
@@ -450,16 +450,16 @@ Examples:
   tidemill convert logs/ archive/ --format rowfile --skip-existing"
 )]
 pub(crate) struct ConvertArgs {
-    /// Files, patterns, folders, or `-`; and the file or folder to write, or `-`, last
+    /// Files, patterns, folders, or `-`; the file or folder to write, or `-`, comes last
     #[arg(value_names = ["IN", "OUT"], num_args = 2.., required = true)]
     pub files: Vec<String>,
-    /// Columns and expressions to write, as SQL has them behind SELECT [default: all columns]
+    /// Columns and expressions to write, as in the list after SELECT [default: all columns]
     #[arg(long, value_name = "LIST")]
     pub select: Option<String>,
-    /// Which records to write, as SQL has it behind WHERE [default: all]
+    /// Condition that selects the records to write, as after WHERE [default: all records]
     #[arg(long = "where", value_name = "CONDITION")]
     pub condition: Option<String>,
-    /// Leave inputs whose output exists in the folder, as after a conversion that was stopped
+    /// Skip inputs whose output exists in the folder, as after a stopped conversion
     #[arg(long, conflicts_with = "overwrite")]
     pub skip_existing: bool,
     #[command(flatten)]
@@ -476,12 +476,12 @@ pub(crate) struct ConvertArgs {
     pub limits: ResourceLimitArgs,
 }
 
-/// Sorts lines, in memory or beyond it, with the options of GNU sort and the order of LC_ALL=C.
+/// Sorts lines, in memory or on disk, with the options of GNU sort and the order of LC_ALL=C.
 ///
-/// `tidemill sort --help` has all options; `-h` and `-V` are GNU's. With `--by` the rows of tables are sorted by
-/// their columns instead: `tidemill sort --by country,revenue:desc sales.csv`. `--model records=1e9,size=100,…` alone
-/// calculates what a cluster would need. The exit status is 1 where `-c` finds a line out of order, and 2
-/// after an error.
+/// `tidemill sort --help` lists all options; `-h` and `-V` have the meaning of GNU sort. `--by` sorts the
+/// rows of tables by their columns instead: `tidemill sort --by country,revenue:desc sales.csv`. `--model
+/// records=1e9,size=100,…` alone calculates the cost on a cluster. The exit status is 1 if `-c` finds a line
+/// out of order, and 2 after an error.
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -493,15 +493,15 @@ Examples:
   tidemill sort --model records=1e11,size=100,maps=10000,reduces=10000,drives=2500"
 )]
 pub(crate) struct SortArgs {
-    /// Options and files, as GNU sort has them [default: standard input]
+    /// Options and files of GNU sort [default: standard input]
     #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<std::ffi::OsString>,
 }
 
-/// Sorts the rows of files by their columns, in memory or beyond it.
+/// Sorts the rows of files by their columns, in memory or on disk.
 ///
-/// All files are one table, whose columns are written in the order of the first file's. Rows that tie, being equal in
-/// what they are sorted by, keep the order in which the files have them, whatever the threads.
+/// All files form one table with the column order of the first file. Rows with equal sort columns keep the
+/// order in which the files have them, with any number of threads.
 #[derive(Debug, Parser)]
 #[command(
     name = "tidemill sort",
@@ -514,11 +514,11 @@ Examples:
   tidemill sort --by 'day,ts' events.parquet -o 'days/{day}.csv'"
 )]
 pub(crate) struct SortByArgs {
-    /// Columns with commas between them, `:desc` behind one whose largest values come first; `:nulls-first` and
-    /// `:nulls-last` are there too. A name with a comma, a colon or a dot stands in double quotes
+    /// Columns separated by commas; `:desc` after a column puts its largest values first, and `:nulls-first`
+    /// and `:nulls-last` place its nulls. A name with a comma, a colon or a dot needs double quotes
     #[arg(long, value_name = "COLUMNS", required = true)]
     pub by: String,
-    /// The first N rows alone, without sorting the others
+    /// Write only the first N rows, without sorting the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
     /// Files, patterns, folders, or `-`
@@ -534,14 +534,15 @@ pub(crate) struct SortByArgs {
     pub limits: ResourceLimitArgs,
 }
 
-/// Combines sets of 64-bit ids in files, larger than memory if need be: those of any, of all, of the first alone.
+/// Combines sets of 64-bit ids in files: union, intersection and differences, of any size.
 ///
-/// Each file is a set: ids that it has twice count once. It is text with a number a line, raw (.raw, .bin, .u64: eight
-/// bytes each, little-endian), either of them compressed or not, or a table of which a column has the ids, in any format
-/// that queries read. Files that are in order
-/// are merged as they are read, others are sorted first, beyond memory if need be. Ids come out in order: to
-/// standard output as text, or to a file. `union` is of those in any file, `intersect` in all, `diff` in the first
-/// and no other, `xor` in an odd number of them; `count` says how many there are in any.
+/// Each file is a set: an id that occurs twice counts once. A file is text with one number per line, raw
+/// (.raw, .bin, .u64: eight bytes per id, little-endian), or a table in any format that queries read, with a
+/// column of ids. Text and raw files may be compressed. Sorted files are merged while they are read; others
+/// are sorted first, and spill to disk if they exceed the memory budget. The result is in order: text on
+/// standard output, or a file. `union` gives the ids in any file, `intersect` those in all, `diff` those in
+/// the first and no other, `xor` those in an odd number of files; `count` gives the number of ids in the
+/// union.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -549,7 +550,7 @@ Examples:
   tidemill ids diff all.parquet seen.raw --column user_id -o unseen.parquet
   zcat ids.txt.gz | tidemill ids intersect - known.u64 --signed --memory 256M")]
 pub(crate) struct IdsArgs {
-    /// Which ids are wanted
+    /// The set operation
     #[arg(value_name = "OPERATION", value_parser = CompletionChoices(id_operation_names))]
     pub operation: String,
     /// Files, each a set; `-` is standard input. Tables may be patterns or URLs
@@ -561,27 +562,27 @@ pub(crate) struct IdsArgs {
     /// text, raw, or a table's format [default: the output's suffix, else text]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// How all files are stored: text, raw or table [default: the suffix of each, else text]
+    /// Format of all input files: text, raw or table [default: the suffix of each, else text]
     #[arg(long, value_name = "FORMAT")]
     pub input_format: Option<String>,
-    /// The column of tables that has the ids [default: the only one]
+    /// The column of ids in tables [default: the only column]
     #[arg(long, value_name = "NAME")]
     pub column: Option<String>,
     /// Ids are numbers in two's complement: negative ones come first
     #[arg(long)]
     pub signed: bool,
-    /// All files are in order, which is checked: nothing is sorted, nothing is read twice
+    /// Require that all files are sorted, and check it: nothing is sorted or read twice
     #[arg(long)]
     pub sorted: bool,
     /// Replace an existing output
     #[arg(long, requires = "output")]
     pub overwrite: bool,
-    /// Memory for all: 512M, 2GiB, 8e9, 50%; beyond it, it spills to disk
-    /// [env: TIDEMILL_MEMORY] [default: half of what the machine or the container has]
+    /// Memory budget: 512M, 2GiB, 8e9, 50%; larger sets spill to disk
+    /// [env: TIDEMILL_MEMORY] [default: half of the memory of the machine or container]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// A folder that takes what does not fit memory: what is spilled goes round several, and one that is full
-    /// is left out (repeatable) [default: TMPDIR, else /tmp]
+    /// A folder for spill files (repeatable): several folders take turns, and a full one is left out
+    /// [default: TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub spill_dir: Vec<PathBuf>,
     /// Threads [env: TIDEMILL_THREADS] [default: the machine's cores]
@@ -595,10 +596,10 @@ fn id_operation_names() -> Vec<&'static str> {
     tidemill_engine::id_set_operations::OPERATION_NAMES.map(|(name, _)| name).to_vec()
 }
 
-/// Checks that rowfiles are whole: reads every byte, looks at every checksum.
+/// Checks that rowfiles are intact: reads every byte and verifies every checksum.
 ///
-/// The exit status is 1 if one is damaged. With --salvage the whole blocks of a damaged file are
-/// written to a new one, and the exit status is 3 if that is not all of it.
+/// The exit status is 1 if a file is damaged. --salvage writes the intact blocks of a damaged file to a
+/// new file; the exit status is then 3 if blocks are missing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -608,13 +609,13 @@ pub(crate) struct CheckArgs {
     /// Files, patterns, folders
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<String>,
-    /// Write every whole block of the file to a new one
+    /// Write every intact block of the file to a new file
     #[arg(long, value_name = "OUT")]
     pub salvage: Option<PathBuf>,
     /// Replace an existing file of that name
     #[arg(long, requires = "salvage")]
     pub overwrite: bool,
-    /// How to show what was found
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
     #[command(flatten)]
@@ -623,9 +624,9 @@ pub(crate) struct CheckArgs {
 
 /// Shows the columns of files and their types, as --schema takes them.
 ///
-/// With --check: whether a reader with the schema of NEW reads the data of OLD (exit status 0), or
-/// not and why (1). Both are data of any format, or schemas: of rowfiles (.schema.json) or of Avro
-/// (.avsc).
+/// --check tests if a reader with the schema of NEW can read the data of OLD. The exit status is 0 if it
+/// can; otherwise it is 1, and the reasons are shown. Both are data of any format, or schemas of rowfiles
+/// (.schema.json) or of Avro (.avsc).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -637,10 +638,10 @@ pub(crate) struct SchemaArgs {
     /// Files, patterns, folders, or `-`
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<String>,
-    /// Tell whether the second file's schema reads the first one's data
+    /// Check that the second file's schema reads the first file's data
     #[arg(long)]
     pub check: bool,
-    /// How to show them; rowfile: as a rowfile's schema, which --check takes
+    /// Output format; rowfile: a rowfile schema, which --check accepts
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: SchemaOutputFormat,
     #[command(flatten)]
@@ -657,13 +658,13 @@ pub(crate) struct HeadArgs {
     /// Files, patterns, folders, or `-`
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<String>,
-    /// How many rows of each
+    /// Number of rows per file
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub rows: u64,
-    /// How to write them: text, csv, tsv or json
+    /// Output format: text, csv, tsv or json
     #[arg(long, value_name = "FORMAT", value_parser = CompletionChoices(head_format_names), hide_possible_values = true)]
     pub format: Option<String>,
-    /// How many malformed records to skip among those that are read: 100, or 1% [default: 0]
+    /// Number of malformed records to skip among those that are read: 100, or 1% [default: 0]
     #[arg(long, value_name = "N|P%")]
     pub max_bad: Option<String>,
     #[command(flatten)]
@@ -672,11 +673,11 @@ pub(crate) struct HeadArgs {
     pub source: SourceArgs,
 }
 
-/// Shows what ran, what it cost, and what a change saved.
+/// Shows past runs, their cost, and the effect of changes.
 ///
-/// Every query, run and merge, from the command line and from Python, is kept in the job log
-/// under $TIDEMILL_HOME. Its size is bounded: TIDEMILL_JOB_LOG=1G sets how much is kept
-/// [default: 256M], and TIDEMILL_JOB_LOG=off keeps nothing. Dates are in UTC.
+/// The job log under $TIDEMILL_HOME records every query, run and merge, from the command line and from
+/// Python. TIDEMILL_JOB_LOG=1G sets its maximum size [default: 256M], and TIDEMILL_JOB_LOG=off turns it
+/// off. Dates are in UTC.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -705,8 +706,8 @@ pub(crate) enum JobsVerb {
 
 /// Keeps workers on a Ray cluster, with a master that answers queries at once.
 ///
-/// The master is asked over HTTP: `tidemill query … --on http://host:port` needs neither Python nor Ray, and none of the
-/// time that they take to start. Whoever asks needs its token.
+/// The master answers over HTTP: `tidemill query … --on http://host:port` needs neither Python nor Ray, nor
+/// the time that they take to start. Clients need the master's token.
 #[derive(Debug, Args)]
 #[command(
     disable_help_subcommand = true,
@@ -734,9 +735,9 @@ pub(crate) enum ClusterVerb {
 
 /// Starts a master and its workers, which stay until `tidemill cluster down`.
 ///
-/// Prints the master's address, and leaves its two tokens in the state folder, where only you may read them, so that
-/// commands on this machine need no token. The query token allows queries; the admin token also allows ending the
-/// master and reading the statements of others.
+/// Prints the master's address, and leaves its two tokens in the state folder, where only you may read them,
+/// so that commands on this machine need no token. The query token allows queries; the admin token also
+/// allows ending the master and reading the statements of others.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -747,20 +748,22 @@ pub(crate) struct ClusterUpArgs {
     /// The cluster: ray://host:port, or ray for the one that RAY_ADDRESS names or that runs on this machine
     #[arg(long, value_name = "CLUSTER", default_value = "ray")]
     pub on: String,
-    /// The Python that has Ray and tidemill [env: TIDEMILL_PYTHON] [default: an active virtual environment's, else python3]
+    /// The Python that has Ray and tidemill [env: TIDEMILL_PYTHON] [default: an active virtual environment's,
+    /// else python3]
     #[arg(long, value_name = "PYTHON")]
     pub python: Option<PathBuf>,
-    /// How many workers at most [default: one for each four cores]
+    /// Maximum number of workers [default: one for each four cores]
     #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub workers: Option<usize>,
-    /// Memory of each worker: 512M, 2GiB [default: half of its machine's by its share of the cores]
+    /// Memory of each worker: 512M, 2GiB [default: half of its machine's memory, times its share of the
+    /// cores]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// The address and the port to listen at; beyond this machine with a certificate alone [default: 127.0.0.1 and a
-    /// free port]
+    /// Address and port to listen on; an address that other machines reach requires a certificate [default:
+    /// 127.0.0.1 and a free port]
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
-    /// A file with the certificate for TLS, and those that vouch for it
+    /// A file with the TLS certificate and its chain
     #[arg(long, value_name = "PEM", requires = "key")]
     pub certificate: Option<PathBuf>,
     /// A file with the certificate's key
@@ -775,15 +778,15 @@ pub(crate) struct ClusterUpArgs {
     /// Maximum number of jobs of one client address at the same time [default: 32]
     #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub max_jobs_per_peer: Option<usize>,
-    /// Let those who ask run programs (`exec`) on the cluster, as the user that it runs as
+    /// Allow clients to run programs (`exec`) on the cluster, as the user of the cluster's processes
     #[arg(long)]
     pub allow_programs: bool,
-    /// Let those who ask read files of the cluster's machines below this folder (repeatable)
+    /// Allow clients to read files of the cluster's machines below this folder (repeatable)
     #[arg(long, value_name = "DIR")]
     pub allow_paths: Vec<PathBuf>,
 }
 
-/// Tells whether a master answers, and what it has.
+/// Shows the status of a master: its address, machines, workers and numbers of jobs.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  tidemill cluster status\n  tidemill cluster status --on https://head:8443 --format json"
@@ -791,7 +794,7 @@ pub(crate) struct ClusterUpArgs {
 pub(crate) struct ClusterStatusArgs {
     #[command(flatten)]
     pub master: MasterArgs,
-    /// How to show it
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
 }
@@ -806,23 +809,23 @@ pub(crate) struct ClusterJobsArgs {
     pub master: MasterArgs,
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// How to show them
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
 }
 
-/// Ends a master, its workers and what they run.
+/// Ends a master, its workers and their jobs.
 ///
 /// This needs the admin token.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tidemill cluster down\n  tidemill cluster down --on ray")]
 pub(crate) struct ClusterDownArgs {
-    /// The master's address; or the cluster, ray or ray://host:port, for a master that does not answer [default: master,
-    /// the one that was started here]
+    /// The master's address; or the cluster, ray or ray://host:port, for a master that does not answer
+    /// [default: master, the one that was started here]
     #[arg(long, value_name = "ADDRESS", default_value = "master")]
     pub on: String,
-    /// The file with the master's token [env: TIDEMILL_TOKEN, the token itself] [default: what `tidemill cluster up` left
-    /// on this machine]
+    /// The file with the master's token [env: TIDEMILL_TOKEN, the token itself] [default: the token that
+    /// `tidemill cluster up` stored on this machine]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -847,20 +850,20 @@ pub(crate) struct ClusterTokenArgs {
 /// The admin token, for commands that administer a master.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArgs {
-    /// The file with the master's admin token [env: TIDEMILL_ADMIN_TOKEN, the token itself] [default: what `tidemill cluster
-    /// up` left on this machine]
+    /// The file with the master's admin token [env: TIDEMILL_ADMIN_TOKEN, the token itself] [default: the
+    /// token that `tidemill cluster up` stored on this machine]
     #[arg(long, value_name = "FILE", conflicts_with = "token_file")]
     pub admin_token_file: Option<PathBuf>,
 }
 
-/// Which master is asked.
+/// The master to ask, and its token.
 #[derive(Debug, Args)]
 pub(crate) struct MasterArgs {
     /// The master's address [default: master, the one that was started here]
     #[arg(long, value_name = "ADDRESS", default_value = "master")]
     pub on: String,
-    /// The file with the master's token [env: TIDEMILL_TOKEN, the token itself] [default: what `tidemill cluster up` left
-    /// on this machine]
+    /// The file with the master's token [env: TIDEMILL_TOKEN, the token itself] [default: the token that
+    /// `tidemill cluster up` stored on this machine]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }
@@ -873,61 +876,61 @@ Examples:
   tidemill jobs list --name visitors --since 2026-11-01 --last 100
   tidemill jobs list --format json --last 1")]
 pub(crate) struct JobsListArgs {
-    /// How many
+    /// Maximum number of runs
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = parse_positive_count)]
     pub last: usize,
-    /// Only those that started since then: 12h, 7d, 4w, 2026-11-01, 2026-11-01T18:30
+    /// List only runs that started since then: 12h, 7d, 4w, 2026-11-01, 2026-11-01T18:30
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Only those of the job of this name
+    /// List only runs of the job of this name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// How to show them
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
 }
 
-/// Shows all that is known of a run.
+/// Shows the full record of a run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tidemill jobs show 20261120T212055-1a2b3c4d
   tidemill jobs show 1a2b3c4d --format json")]
 pub(crate) struct JobsShowArgs {
-    /// The run: its name, a beginning of it with date and time, or its last eight digits
+    /// The run: its name, a prefix of the name with date and time, or its last eight digits
     #[arg(value_name = "ID")]
     pub id: String,
-    /// How to show it
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
 }
 
 /// Ranks mappers and reducers by processor time.
 ///
-/// The share is of the processor time of all runs of the period, failed ones included.
+/// Shares refer to the processor time of all runs of the period, failed ones included.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tidemill jobs top
   tidemill jobs top --since 24h --last 5 --format json")]
 pub(crate) struct JobsTopArgs {
-    /// Runs that started since then: 12h, 7d, 4w, 2026-11-01, 2026-11-01T18:30
+    /// Include runs that started since then: 12h, 7d, 4w, 2026-11-01, 2026-11-01T18:30
     #[arg(long, value_name = "TIME", default_value = "7d")]
     pub since: String,
-    /// How many to show
+    /// Maximum number of entries
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = parse_positive_count)]
     pub last: usize,
-    /// How to show them
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
 }
 
-/// Shows what changed from one run, or group of runs, to another.
+/// Compares a run, or a group of runs, with another.
 ///
-/// A group is a run, a comma list of runs, a job's name (its runs that ended well), or a job's
+/// A group is a run, a comma list of runs, a job's name (its successful runs), or a job's
 /// name with a period: NAME@7d (the last seven days), NAME@2026-11-01 (that day), NAME@14d..7d,
-/// NAME@2026-11-01..2026-11-08. Of several runs, each figure is the mean with the least and
-/// the most.
+/// NAME@2026-11-01..2026-11-08. For several runs, each figure is the mean with the minimum and
+/// the maximum.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -935,22 +938,22 @@ Examples:
   tidemill jobs compare visitors@..2026-11-15 visitors@2026-11-15..
   tidemill jobs compare visitors visitors-faster --format json")]
 pub(crate) struct JobsCompareArgs {
-    /// What it was before
+    /// The earlier run or group
     #[arg(value_name = "A")]
     pub a: String,
-    /// What it is now
+    /// The later run or group
     #[arg(value_name = "B")]
     pub b: String,
-    /// How to show it
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
 }
 
-/// Counts different values with HyperLogLog sketches, those of postgresql-hll and java-hll.
+/// Counts distinct values with HyperLogLog sketches, compatible with postgresql-hll and java-hll.
 ///
 /// A SKETCH is the sketch itself in hexadecimal (\x128b7f…), a file, or `-` (standard input). A file
-/// holds one sketch in binary, or sketches in hexadecimal, each on a line of its own, as
-/// PostgreSQL's COPY and a column of CSV have them: its header, empty lines and \N are left out.
+/// holds one sketch in binary, or one sketch in hexadecimal per line, as PostgreSQL's COPY and a
+/// column of CSV have them. A header, empty lines and \N are skipped.
 #[derive(Debug, Args)]
 #[command(
     disable_help_subcommand = true,
@@ -974,10 +977,10 @@ pub(crate) enum HllVerb {
     Intersect(HllIntersectArgs),
 }
 
-/// Shows what sketches are: how many different values, how far off that may be, and how they are written.
+/// Shows the estimate, standard error, parameters and encoding of sketches.
 ///
-/// Several are shown on a line each. The dialects are those whose rules lead to these bytes: the
-/// bytes do not tell who wrote them.
+/// Several sketches take a line each. The dialects shown are those whose rules produce these bytes: the
+/// bytes do not name their writer.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -987,21 +990,21 @@ pub(crate) struct HllInfoArgs {
     /// Sketches
     #[arg(value_name = "SKETCH", required = true)]
     pub sketches: Vec<String>,
-    /// How the number is estimated: as postgresql-hll and java-hll do, or by Ertl's estimator, which
-    /// is not too high between 2.5 and 4 times as many values as registers
+    /// Estimator: the published one of postgresql-hll and java-hll, or Ertl's, which does not overestimate
+    /// between 2.5 and 4 times as many values as registers
     #[arg(long, value_name = "ESTIMATOR", default_value = "published")]
     pub estimator: HllEstimator,
-    /// How to show them
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
     #[command(flatten)]
     pub read: HllReadArgs,
 }
 
-/// Unites sketches: the sketch of all values that any of them has seen.
+/// Merges sketches into the sketch of all their values.
 ///
-/// Where their parameters differ, the smaller of each holds: registers are folded to exactly what
-/// they would have been.
+/// If parameters differ, the smaller of each applies: folded registers are exactly the registers of a sketch
+/// with those parameters.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -1017,10 +1020,10 @@ pub(crate) struct HllUnionArgs {
     pub write: HllWriteArgs,
 }
 
-/// Adds values to a sketch, or makes one of them.
+/// Adds values to a sketch, or creates a sketch of them.
 ///
-/// A value is a line, without its end; what becomes of it is said by --type. Values are hashed as
-/// in a query's column of that type, so that the sketches unite.
+/// Each line, without its line ending, is a value; --type states its type. Values are hashed as in a
+/// query's column of that type, so that the sketches can be merged.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -1034,7 +1037,7 @@ pub(crate) struct HllAddArgs {
     /// A file of values, or `-` (repeatable) [default: standard input]
     #[arg(long, value_name = "FILE")]
     pub values: Vec<PathBuf>,
-    /// What a line is: text; integer, of 64 bits, signed or not; or hash, one that is added as it is
+    /// Type of each line: text; integer, of 64 bits, signed or not; or hash, which is added unchanged
     #[arg(long = "type", value_name = "TYPE", default_value = "text", hide_possible_values = true)]
     pub kind: HllValueType,
     /// The base-2 logarithm of the number of registers, 4 to 31 [default: 11, a standard error of 2.3%]
@@ -1043,7 +1046,7 @@ pub(crate) struct HllAddArgs {
     /// Bits of a register, 1 to 8 [default: 5]
     #[arg(long, value_name = "N", conflicts_with = "sketch")]
     pub regwidth: Option<u8>,
-    /// Up to how many values the count is exact: auto, 0, or a power of two [default: auto]
+    /// Maximum number of values that are counted exactly: auto, 0, or a power of two [default: auto]
     #[arg(long, value_name = "auto|N", value_parser = parse_explicit_threshold, conflicts_with = "sketch")]
     pub explicit: Option<HllExplicitThreshold>,
     #[command(flatten)]
@@ -1054,9 +1057,9 @@ pub(crate) struct HllAddArgs {
 
 /// Estimates how many values two sketches share, by inclusion and exclusion.
 ///
-/// The error is that of the whole sketches, so that a small overlap of large ones cannot be told: a
-/// number whose error (95%) is larger than it is refused with exit status 1. Where an argument is a
-/// file of several sketches, they are united first.
+/// The error grows with the whole sketches, so a small overlap of large sketches cannot be estimated: an
+/// estimate below its own error (95%) is refused with exit status 1. An argument that is a file of several
+/// sketches stands for their union.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -1066,20 +1069,20 @@ pub(crate) struct HllIntersectArgs {
     /// A sketch
     #[arg(value_name = "A")]
     pub a: String,
-    /// The other one
+    /// The other sketch
     #[arg(value_name = "B")]
     pub b: String,
-    /// Print the number even if its error is larger than it
+    /// Print the estimate even if its error is larger than the estimate
     #[arg(long)]
     pub uncertain: bool,
-    /// How to show it
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: TextOrJson,
     #[command(flatten)]
     pub read: HllReadArgs,
 }
 
-/// How sketches are read.
+/// Options for reading sketches.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Reading sketches")]
 pub(crate) struct HllReadArgs {
@@ -1088,36 +1091,37 @@ pub(crate) struct HllReadArgs {
     pub max_log2m: u8,
 }
 
-/// How a sketch is written.
+/// Options for writing a sketch.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Writing sketches")]
 pub(crate) struct HllWriteArgs {
     /// Write to a file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// hex, a line that begins with \x; or binary, which a terminal does not take
+    /// Encoding: hex, a line that begins with \x; or binary, which is refused on a terminal
     #[arg(long, value_name = "FORMAT", default_value = "hex", hide_possible_values = true)]
     pub format: HllEncoding,
     /// Replace an existing file of that name
     #[arg(long, requires = "output")]
     pub overwrite: bool,
-    /// Whose rules decide between the forms of the bytes; all read any of them
+    /// The implementation whose rules choose the encoding of the bytes; each implementation reads all
+    /// encodings
     #[arg(long, value_name = "DIALECT", default_value = "postgresql")]
     pub dialect: HllDialect,
-    /// Whether few registers are written as a list: true (where that is shorter), false, or up to
-    /// so many registers [default: true, as far as the sketches have it]
+    /// Write few registers as a list: true (where that is shorter), false, or up to N registers
+    /// [default: true, if the sketches allow it]
     #[arg(long, value_name = "true|false|N", value_parser = parse_sparse_limit)]
     pub sparse: Option<HllSparseLimit>,
 }
 
-/// How a number is estimated.
+/// An estimator of the number of distinct values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HllEstimator {
     Published,
     Ertl,
 }
 
-/// What a line is.
+/// The type of the values on input lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HllValueType {
     Text,
@@ -1125,28 +1129,28 @@ pub(crate) enum HllValueType {
     Hash,
 }
 
-/// The form of a sketch.
+/// The encoding in which a sketch is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HllEncoding {
     Hex,
     Binary,
 }
 
-/// Whose rules a sketch is written by.
+/// The implementation whose rules choose the encoding of a sketch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HllDialect {
     Postgresql,
     Java,
 }
 
-/// How many values are counted exactly.
+/// The maximum number of values that a sketch counts exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HllExplicitThreshold {
     Automatic,
     AtMost(u64),
 }
 
-/// When registers are written as a list.
+/// The condition under which registers are written as a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HllSparseLimit {
     IfShorter,
@@ -1186,7 +1190,7 @@ pub(crate) struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// How stores are reached.
+/// Options of remote storage.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Remote data")]
 pub(crate) struct StorageArgs {
@@ -1196,62 +1200,63 @@ pub(crate) struct StorageArgs {
     pub storage_option: Vec<String>,
 }
 
-/// How far they are read ahead.
+/// Options for reading ahead in remote files.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Reading ahead")]
 pub(crate) struct ReadAheadArgs {
-    /// What one request fetches of what is read ahead: 8M by default, 64K at least; `auto`: as past runs suggest
+    /// Bytes per read-ahead request: 8M by default, 64K at least; `auto` derives it from past runs
     #[arg(long, value_name = "SIZE")]
     pub read_block: Option<String>,
 
-    /// How far a place is read ahead of: 256M by default, a block at least; `auto`: as past runs suggest
+    /// Bytes to read ahead of a position: 256M by default, one block at least; `auto` derives it from past
+    /// runs
     #[arg(long, value_name = "SIZE")]
     pub read_window: Option<String>,
 
-    /// Memory for all that is read ahead: a sixteenth of --memory by default, 1M at least
+    /// Memory for all bytes read ahead: a sixteenth of --memory by default, 1M at least
     #[arg(long, value_name = "SIZE")]
     pub read_memory: Option<String>,
 
-    /// Keep so much of what is fetched on a disk, for later runs: nothing by default, 16M at least
+    /// Size of a disk cache of fetched bytes, for later runs: no cache by default, 16M at least
     #[arg(long, value_name = "SIZE")]
     pub read_cache: Option<String>,
 
-    /// The folder that it is kept in: tidemill/objects in the user's cache folder by default
+    /// The folder of the disk cache: tidemill/objects in the user's cache folder by default
     #[arg(long, value_name = "FOLDER")]
     pub read_cache_dir: Option<String>,
 
-    /// Say at the end what reading remote files did: bytes, requests, where they came from, waits
+    /// Print statistics of remote reads at the end: bytes, requests, origins of the bytes, waits
     #[arg(long)]
     pub stats: bool,
 }
 
-/// How files are read.
+/// Options for reading files.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Reading")]
 pub(crate) struct SourceArgs {
-    /// The files' format where the suffix does not tell: csv, tsv, json, access-log, syslog,
+    /// The files' format, if the suffix does not determine it: csv, tsv, json, access-log, syslog,
     /// logfmt, parquet, arrow, avro, rowfile, lines
     #[arg(long, value_name = "FORMAT", value_parser = CompletionChoices(Format::names), hide_possible_values = true)]
     pub source_format: Option<String>,
     /// Column types that override the inferred ones: 'id BIGINT, ts TIMESTAMP'
     #[arg(long, value_name = "COLUMNS")]
     pub schema: Option<String>,
-    /// Whether the files may have different columns: union, by name, or same, in which case only
-    /// the first file is looked at beforehand [default: union]
+    /// Treatment of files with different columns: union merges them by name; same requires equal columns and
+    /// inspects only the first file beforehand [default: union]
     #[arg(long, value_name = "union|same", value_parser = CompletionChoices(|| vec!["union", "same"]), hide_possible_values = true)]
     pub layouts: Option<String>,
-    /// Make the fields of a column's records columns of their own: of a STRUCT, or of JSON in a
-    /// string; COLUMN=PREFIX puts a prefix before their names (repeatable; several with commas between)
+    /// Turn the fields of a STRUCT column, or of a string column with JSON, into columns; COLUMN=PREFIX puts
+    /// a prefix before their names (repeatable; several columns separated by commas)
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub promote: Vec<String>,
-    /// Read every whole block of a rowfile that is damaged or was cut off, and say what is left out;
-    /// the exit status is 3 then
+    /// Read every intact block of a damaged or truncated rowfile and report the rest; the exit status is then
+    /// 3
     #[arg(long)]
     pub salvage: bool,
-    /// A string that means null, besides the empty field (repeatable)
+    /// A string that means null, in addition to the empty field (repeatable)
     #[arg(long, value_name = "STRING")]
     pub null: Vec<String>,
-    /// Whether the first record names the columns [default: true]
+    /// Take the names of the columns from the first record [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub header: Option<bool>,
     /// The character between fields [default: comma, or tab for tsv]
@@ -1273,23 +1278,23 @@ pub(crate) struct SourceArgs {
     /// [default: the first]
     #[arg(long, value_name = "N")]
     pub header_row: Option<u64>,
-    /// Check the grammar of JSON values that are not read, too
+    /// Also check the grammar of JSON values that are not read
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub strict: Option<bool>,
-    /// Treatment of a value of text that is not of its column's type: error, or null; the values
-    /// that became null are counted [default: error]
+    /// Treatment of a text value that does not match its column's type: error, or null; values that
+    /// became null are counted [default: error]
     #[arg(long, value_name = "error|null", value_parser = CompletionChoices(|| vec!["error", "null"]), hide_possible_values = true)]
     pub mismatch: Option<String>,
-    /// How the records of a system log are told apart: lines, or octets (each begins with its
+    /// Framing of the records of a system log: lines, or octets (each record begins with its
     /// length: RFC 6587) [default: lines]
     #[arg(long, value_name = "lines|octets", value_parser = CompletionChoices(|| vec!["lines", "octets"]), hide_possible_values = true)]
     pub framing: Option<String>,
-    /// What the lines of an access log look like: Apache's LogFormat or nginx's log_format as it
-    /// stands in the server's configuration, named patterns (%{IP:ip} %{INT:ms}), or common,
-    /// combined, vhost_combined [default: a sample tells]
+    /// Format of the lines of an access log: Apache's LogFormat or nginx's log_format as written
+    /// in the server's configuration, named patterns (%{IP:ip} %{INT:ms}), or common,
+    /// combined, vhost_combined [default: detected from a sample]
     #[arg(long, value_name = "FORMAT", allow_hyphen_values = true)]
     pub log_format: Option<String>,
-    /// A program that each file's bytes go through before they are read (repeatable: the program,
+    /// A program that filters each file's bytes before they are read (repeatable: the program,
     /// then each of its arguments)
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     pub source_exec: Vec<String>,
@@ -1303,7 +1308,7 @@ pub(crate) struct SourceArgs {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QuoteOption(pub Option<u8>);
 
-/// Where the result goes.
+/// The destination of the result, and options for writing it.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Writing")]
 pub(crate) struct SinkArgs {
@@ -1314,11 +1319,11 @@ pub(crate) struct SinkArgs {
     pub write: WriteArgs,
 }
 
-/// How much of a result a terminal shows, and how.
+/// Options for showing a result on a terminal.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "On a terminal")]
 pub(crate) struct ResultDisplayArgs {
-    /// How many rows of a table to show, the first half and the last half of them: all, or a number
+    /// Maximum number of table rows to show, half from the start and half from the end: all, or a number
     /// [default: 40]
     #[arg(long, value_name = "all|N", value_parser = parse_displayed_rows)]
     pub rows: Option<DisplayedRowsLimit>,
@@ -1326,26 +1331,26 @@ pub(crate) struct ResultDisplayArgs {
     pub look: TableDisplayArgs,
 }
 
-/// How a terminal shows a table.
+/// Options for showing a table on a terminal.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "On a terminal")]
 pub(crate) struct TableDisplayArgs {
-    /// Write the digits of a table's numbers in groups: 10,103,280
+    /// Group the digits of numbers in tables: 10,103,280
     #[arg(long)]
     pub thousands: bool,
-    /// Do not give what is longer than the screen to $PAGER
+    /// Do not send output that is longer than the screen through $PAGER
     #[arg(long)]
     pub no_pager: bool,
 }
 
-/// How many rows a terminal shows.
+/// The maximum number of rows that a terminal shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DisplayedRowsLimit {
     All,
     AtMost(usize),
 }
 
-/// How files are written.
+/// Options for writing files.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Writing")]
 pub(crate) struct WriteArgs {
@@ -1353,73 +1358,75 @@ pub(crate) struct WriteArgs {
     /// terminal, else csv]
     #[arg(long, value_name = "FORMAT", value_parser = CompletionChoices(OutputFormat::names), hide_possible_values = true)]
     pub format: Option<String>,
-    /// How it is compressed: none, gzip, zstd, bzip2, xz, snappy, brotli, lz4 or deflate, as far as the
-    /// format has it, with a level if wanted: zstd:9 [default: what the name's suffix tells of text;
-    /// zstd in parquet and rowfile, deflate in avro]
+    /// Compression: none, gzip, zstd, bzip2, xz, snappy, brotli, lz4 or deflate, if the format supports it,
+    /// with an optional level: zstd:9 [default: from the suffix for text formats; zstd in parquet and
+    /// rowfile, deflate in avro]
     #[arg(long, value_name = "CODEC[:LEVEL]", value_parser = CompletionChoices(codec_names), hide_possible_values = true)]
     pub compression: Option<String>,
-    /// Leave the names of columns out of csv, tsv and text, and of a table on a terminal
+    /// Omit column names from csv, tsv and text, and from tables on a terminal
     #[arg(long)]
     pub no_header: bool,
-    /// Replace existing files of the names that this run writes
+    /// Replace existing files that this run writes
     #[arg(long)]
     pub overwrite: bool,
-    /// The most files that a name with columns may stand for [default: 10000]
+    /// Maximum number of files that an output name with columns may stand for [default: 10000]
     #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub max_files: Option<usize>,
-    /// A program that each file's bytes go through once they are in the format (repeatable: the
+    /// A program that filters each file's encoded bytes before they are written (repeatable: the
     /// program, then each of its arguments)
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     pub sink_exec: Vec<String>,
 }
 
-/// What programs find in their working folder.
+/// Files that programs find in their working folder.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ProgramFileArgs {
-    /// A file or object that the programs of --source-exec and --sink-exec find by the last part of its name, in a
-    /// working folder of their own (repeatable)
+    /// A file or object for the programs of --source-exec and --sink-exec, which find it by the last part of
+    /// its name in a working folder of their own (repeatable)
     #[arg(long = "files", id = "program_files", value_name = "PATH")]
     pub named: Vec<String>,
 }
 
-/// Answers that may rest on a part of the input (docs/turbo.md); without one of the first four they are exact.
+/// Options for answers from a part of the input (docs/turbo.md); without one of the first four, answers are
+/// exact.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Answers from a part of the input")]
 pub(crate) struct TurboArgs {
-    /// Answer within this time of the command's start, by what was read until then: 7s, 200ms, 1.5m
+    /// Answer within this time after the command's start, from the input read until then: 7s, 200ms, 1.5m
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub deadline: Option<String>,
-    /// Leave out up to this share of the bytes: those that are the last to come, and what cannot be read
+    /// Leave out up to this share of the bytes: those that arrive last, and unreadable ones
     #[arg(long, value_name = "P%")]
     pub drop: Option<String>,
-    /// Read until every interval that is shown is within this share of its number
+    /// Read until every displayed interval is within this share of its estimate
     #[arg(long, value_name = "P%")]
     pub error: Option<String>,
     /// Read this share of the input, drawn at random
     #[arg(long, value_name = "P%")]
     pub sample: Option<String>,
-    /// Give the first so many rows that are found anywhere, in no order; of a query that does not group
+    /// Return the first N rows found anywhere, in no order, for a query without grouping
     #[arg(long, value_name = "N")]
     pub find: Option<String>,
-    /// What the drawing begins with; equal seeds read the same splits in the same order [default: 0]
+    /// Seed of the random drawing; equal seeds read the same splits in the same order [default: 0]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub seed: Option<String>,
-    /// The share of all intervals that hold the exact number [default: 95%]
+    /// Share of all intervals that contain the exact value [default: 95%]
     #[arg(long, value_name = "P%")]
     pub confidence: Option<String>,
-    /// The bytes of a split [default: a 4096th of the input, from 16k to 1M]
+    /// Bytes of a split [default: a 4096th of the input, from 16k to 1M]
     #[arg(long, value_name = "SIZE")]
     pub split_bytes: Option<String>,
-    /// Give the counts and sums of what was seen, not scaled up to the whole
+    /// Return the counts and sums of the input read, not scaled up to the whole input
     #[arg(long)]
     pub as_seen: bool,
-    /// Leave out the columns of bounds, x_low and x_high beside x
+    /// Omit the columns of bounds, x_low and x_high beside x
     #[arg(long)]
     pub no_intervals: bool,
 }
 
 impl TurboArgs {
-    /// What is said here, and where nothing is, by a job file.
+    /// Returns these options, with a job file's options where no flag is given; `None` if the answer is
+    /// exact.
     pub(crate) fn with_job_defaults(
         &self,
         job: &TurboSettings,
@@ -1449,43 +1456,45 @@ impl TurboArgs {
     }
 }
 
-/// Where a run's splits are read.
+/// The cluster or master that a run uses.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "On a cluster")]
 pub(crate) struct ExecutionTargetArgs {
-    /// Read on a Ray cluster: ray://host:port, or ray for the one that RAY_ADDRESS names, or else one that is started
-    /// here for the run; auto is ray, but what cannot run there runs here. Or have a master run it: http://host:port, or
-    /// master for the one that `tidemill cluster up` started here [default: this machine, without Ray]
+    /// Read on a Ray cluster: ray://host:port, or ray for the one that RAY_ADDRESS names, or else one that is
+    /// started here for the run; auto is ray, but a run that is impossible there runs here. Or have a master
+    /// run it: http://host:port, or master for the one that `tidemill cluster up` started here [default: this
+    /// machine, without Ray]
     #[arg(long, value_name = "CLUSTER")]
     pub on: Option<String>,
-    /// The Python that has Ray and tidemill [env: TIDEMILL_PYTHON] [default: an active virtual environment's, else python3]
+    /// The Python that has Ray and tidemill [env: TIDEMILL_PYTHON] [default: an active virtual environment's,
+    /// else python3]
     #[arg(long, value_name = "PYTHON", requires = "on")]
     pub python: Option<PathBuf>,
-    /// The file with the master's token [env: TIDEMILL_TOKEN, the token itself] [default: what `tidemill cluster up` left
-    /// on this machine]
+    /// The file with the master's token [env: TIDEMILL_TOKEN, the token itself] [default: the token that
+    /// `tidemill cluster up` stored on this machine]
     #[arg(long, value_name = "FILE", requires = "on")]
     pub token_file: Option<PathBuf>,
-    /// Fail once so many workers ended over the same splits, one after the other [default: 4]
+    /// Fail once N workers have ended over the same splits, one after the other [default: 4]
     #[arg(long, value_name = "N", requires = "on", value_parser = parse_positive_count)]
     pub max_attempts: Option<usize>,
 }
 
-/// Where large tables go between workers.
+/// Scratch storage for large tables between workers.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "On a cluster")]
 pub(crate) struct ScratchStorageArgs {
-    /// Where tables and rows go that are too many to be sent, on their way from worker to worker: a folder that all machines
-    /// see, or s3://bucket/prefix [default: the first --spill-dir where all workers are on this machine; else all pass
-    /// this process]
+    /// Scratch storage for tables and rows that are too large to send from worker to worker: a folder that
+    /// all machines see, or s3://bucket/prefix [default: the first --spill-dir if all workers are on this
+    /// machine; else all data passes through this process]
     #[arg(long, value_name = "URL", requires = "on")]
     pub scratch: Option<String>,
-    /// A task's tables and rows of more go by way of --scratch [default: 4 MiB]
+    /// Send a task's tables and rows through --scratch if they exceed this size [default: 4 MiB]
     #[arg(long, value_name = "SIZE", requires = "on")]
     pub scratch_above: Option<String>,
 }
 
 impl ScratchStorageArgs {
-    /// The query as these have it.
+    /// Returns the query with these options.
     pub(crate) fn apply_to_query(&self, query: Query) -> Result<Query> {
         let own = ScratchSpec::from_options(self.scratch.clone(), self.scratch_above.as_deref())?;
         Ok(Query { scratch: own.with_defaults(query.scratch), ..query })
@@ -1493,7 +1502,7 @@ impl ScratchStorageArgs {
 }
 
 impl ExecutionTargetArgs {
-    /// The query as these have it, whose workers are reached when there is something for them to do.
+    /// Returns the query with these options. Its workers are reached once there is work for them.
     pub(crate) fn apply_to_query(
         &self,
         query: Query,
@@ -1515,7 +1524,7 @@ impl ExecutionTargetArgs {
         })
     }
 
-    /// Whoever does something elsewhere, if it is not done here.
+    /// Returns the workers that these options name; `None` if this machine does the work.
     pub(crate) fn remote_workers(
         &self,
         limits: &ResourceLimitArgs,
@@ -1559,7 +1568,7 @@ impl ExecutionTargetArgs {
         }))
     }
 
-    /// The master that is named, if one is.
+    /// Returns the master that `--on` names, if it names one.
     pub(crate) fn named_master(&self) -> Result<Option<MasterClient>> {
         let address = self.on.as_deref().filter(|address| is_master_address(address));
         if let (Some(address), Some(_)) = (address, &self.python) {
@@ -1572,34 +1581,34 @@ impl ExecutionTargetArgs {
     }
 }
 
-/// What a run may take, and what it tells.
+/// The resource limits of a run, and its reports.
 #[derive(Debug, Args, Default)]
 #[command(next_help_heading = "Running")]
 pub(crate) struct ResourceLimitArgs {
-    /// Memory for the whole run: 512M, 2GiB, 8e9, 50%; beyond it, it spills to disk
-    /// [env: TIDEMILL_MEMORY] [default: half of what the machine or the container has]
+    /// Memory budget of the whole run: 512M, 2GiB, 8e9, 50%; larger state spills to disk
+    /// [env: TIDEMILL_MEMORY] [default: half of the memory of the machine or container]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// A folder that takes what does not fit memory: what is spilled goes round several, and one that is full
-    /// is left out (repeatable) [default: TMPDIR, else /tmp]
+    /// A folder for spill files (repeatable): several folders take turns, and a full one is left out
+    /// [default: TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub spill_dir: Vec<PathBuf>,
     /// Threads [env: TIDEMILL_THREADS] [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = parse_positive_count)]
     pub threads: Option<usize>,
-    /// Which runs on this machine go first: high before normal before low, which takes only the cores that the
-    /// others leave [env: TIDEMILL_PRIORITY] [default: normal]
+    /// Priority among the runs on this machine: high before normal before low, which takes only the cores
+    /// that the others leave [env: TIDEMILL_PRIORITY] [default: normal]
     #[arg(long, value_name = "high|normal|low", value_parser = CompletionChoices(|| vec!["high", "normal", "low"]), hide_possible_values = true)]
     pub priority: Option<String>,
-    /// How many malformed records to skip before the run fails: 100, or 1% [default: 0]
+    /// Number of malformed records to skip before the run fails: 100, or 1% [default: 0]
     #[arg(long, value_name = "N|P%")]
     pub max_bad: Option<String>,
-    /// Write what the result rests on as JSON to a file, or `-` for standard output
+    /// Write the coverage of the result as JSON to a file, or `-` for standard output
     #[arg(long, value_name = "FILE")]
     pub coverage: Option<String>,
 }
 
-/// A shared flag as a conversion, whose output has a name, explains it.
+/// Adapts the help of a shared flag to conversions, whose output always has a name.
 fn adapt_help_to_conversion(flag: Arg) -> Arg {
     match flag.get_id().as_str() {
         "format" => flag.help(
@@ -1610,8 +1619,8 @@ fn adapt_help_to_conversion(flag: Arg) -> Arg {
     }
 }
 
-/// A word that completions offer choices for. Which of them there are is told where they are looked up, with the
-/// nearest one.
+/// A value parser that accepts any text and offers choices to shell completions. The code that looks a value
+/// up reports an unknown one, with the nearest choice.
 #[derive(Debug, Clone, Copy)]
 struct CompletionChoices(fn() -> Vec<&'static str>);
 
@@ -1632,24 +1641,24 @@ impl TypedValueParser for CompletionChoices {
     }
 }
 
-/// The formats that first rows are shown in.
+/// Returns the names of the formats in which `head` shows rows.
 fn head_format_names() -> Vec<&'static str> {
     vec!["text", "csv", "tsv", "json"]
 }
 
-/// What any format can be compressed by.
+/// Returns the names of all codecs, each of which some format supports.
 fn codec_names() -> Vec<&'static str> {
     vec!["none", "gzip", "zstd", "bzip2", "xz", "snappy", "brotli", "lz4", "deflate"]
 }
 
-/// A form for people or for programs.
+/// An output format: text for people, or JSON for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TextOrJson {
     Text,
     Json,
 }
 
-/// A form of a schema.
+/// An output format of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaOutputFormat {
     Text,
@@ -1737,7 +1746,7 @@ mod tests {
             };
             assert!(script.split("\ncomplete ").any(is_offered), "--{flag} {choice}");
         }
-        // Whatever else is written is judged where it is understood.
+        // The code that looks the value up judges other values.
         let cli = Cli::try_parse_from(["tidemill", "query", "SELECT 1", "--format", "cvs"]);
         assert!(cli.is_ok());
     }

@@ -1,12 +1,12 @@
-//! The `tidemill` command line: words into requests, errors into exit statuses.
+//! The `tidemill` command line: turns arguments into requests, and errors into exit statuses.
 //!
-//! - `args`: what can be asked?
-//! - `verbs`: what is done about it?
-//! - `terminal`: what does the person at the terminal see meanwhile, and how do they stop it?
-//! - `screen`: how large is the terminal, and who shows more than fits?
-//! - `memory`: what is kept of freed memory?
-//! - `reference`: does the reference page say what the command line is?
-//! - `usage_errors`: which word was meant by one that is no verb, flag or value?
+//! - `args`: the flags and arguments of every verb
+//! - `verbs`: the verbs
+//! - `terminal`: progress bar, messages on standard error, and signals
+//! - `stdout_display`: terminal size, colours and paging of standard output
+//! - `allocator_tuning`: glibc's thresholds for freed memory
+//! - `reference_page`: the reference page and the test that it is current
+//! - `usage_errors`: messages for unknown verbs, flags and values
 
 mod allocator_tuning;
 mod args;
@@ -32,14 +32,14 @@ fn main() -> ExitCode {
     terminal::command_start();
     allocator_tuning::return_large_blocks_when_freed();
     terminal::ignore_file_size_signal();
-    // Without a word somebody at a terminal wants to talk; a program that calls it so is told what there is.
+    // Without arguments a person at a terminal gets the shell; a program gets the help.
     if std::env::args_os().len() == 1 && verbs::is_shell_possible() {
         let spoken = tracing_output::init_tracing_from_environment()
             .map_err(Into::into)
             .and_then(|()| verbs::run_shell());
         return report_and_exit_code(spoken);
     }
-    // Its words are GNU sort's, of which clap knows nothing.
+    // `sort` takes GNU sort's options, which clap cannot parse.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "sort") {
         let words: Vec<_> = std::env::args_os().skip(2).collect();
         if !verbs::sorts_by_columns(&words) {
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         });
         return report_and_exit_code(verbs::sort_rows(args));
     }
-    // SQL may begin with a comment, which looks like a flag; behind the end of a line it is none.
+    // SQL may begin with a comment, which clap would take for a flag; a line feed in front prevents that.
     let words = std::env::args_os().map(|word| match word.to_str() {
         Some(sql) if sql.starts_with("-- ") || sql.starts_with("--\n") => format!("\n{sql}").into(),
         _ => word,
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     report_and_exit_code(performed)
 }
 
-/// Ends it where the words behind the first few are no command, or ask for help.
+/// Exits with a message for arguments that clap refuses, or with the help that they request.
 fn exit_with_clap_error(error: &clap::Error, mut command: Command, own_words: usize) -> ! {
     command.build();
     let words = std::env::args_os().skip(own_words);
@@ -97,7 +97,7 @@ fn exit_with_clap_error(error: &clap::Error, mut command: Command, own_words: us
         terminal::print_error(&error.into());
         std::process::exit(2);
     }
-    // It repeats the word that it did not understand.
+    // Clap's message repeats the refused word, which may hold a secret.
     let shown = error.render().to_string();
     if error.use_stderr() && redact_secrets(&shown) != shown {
         terminal::print_note(shown.trim_end());
@@ -106,10 +106,10 @@ fn exit_with_clap_error(error: &clap::Error, mut command: Command, own_words: us
     error.exit()
 }
 
-/// What was fetched and is to be kept on a disk has so long to get there when all else is done.
+/// Maximum time at exit for writing fetched blocks to the disk cache.
 const CACHE_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The exit status; what went wrong is told.
+/// Returns the exit status, and prints the error if there is one.
 fn report_and_exit_code(performed: anyhow::Result<verbs::VerbOutcome>) -> ExitCode {
     let error = performed.as_ref().err().and_then(|error| error.downcast_ref::<Error>());
     if !error.is_some_and(|error| error.class() == ErrorClass::Interrupted) {
@@ -121,7 +121,7 @@ fn report_and_exit_code(performed: anyhow::Result<verbs::VerbOutcome>) -> ExitCo
         Ok(verbs::VerbOutcome::Incomplete) => ExitCode::from(3),
         Ok(verbs::VerbOutcome::NegativeAnswer) => ExitCode::FAILURE,
         Err(error) => match error.downcast_ref::<Error>() {
-            // The reader has what it wanted.
+            // The reader closed the pipe because it has enough.
             Some(Error::ClosedPipe) => ExitCode::SUCCESS,
             known => {
                 terminal::print_error(&error);
@@ -135,7 +135,7 @@ fn report_and_exit_code(performed: anyhow::Result<verbs::VerbOutcome>) -> ExitCo
     }
 }
 
-/// What `tidemill sort --by` is given, in SQL's words.
+/// Returns the columns of `tidemill sort --by` as an ORDER BY list.
 fn order_by_clause() -> String {
     let mut words = std::env::args_os().skip(2).map(|word| word.to_string_lossy().into_owned());
     let by = words.find_map(|word| match word.strip_prefix("--by") {
@@ -154,7 +154,7 @@ fn order_by_clause() -> String {
     sql.iter().fold(by, |by, (word, of_sql)| by.replace(word, of_sql))
 }
 
-/// Returns true for a word such as `-1`, which is a value rather than a flag.
+/// Returns true for a word such as `-1`, which is a value and not a flag.
 fn is_negative_number(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }

@@ -1,7 +1,7 @@
-//! The command line's reference, `docs/reference/command-line.md`, from its own definition.
+//! Generates the reference page `docs/reference/command-line.md` from the clap definition, and tests that the
+//! page is current.
 //!
-//! Flags that several verbs share stand once, at the end; the page is compared with what is
-//! defined now, so it cannot be out of date. `TIDEMILL_GOLDEN=write` writes it.
+//! Flags that several verbs share appear once, at the end. `TIDEMILL_GOLDEN=write` writes the page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -48,7 +48,7 @@ fn page_contains_every_verb_and_flag() {
     }
 }
 
-/// A shared heading's flags, as the rows of their table.
+/// Flag tables by heading; each value is the rows of one Markdown table.
 type FlagTables = BTreeMap<String, String>;
 
 fn render_page(command: &mut Command) -> String {
@@ -139,7 +139,7 @@ fn write_section(
     }
 }
 
-/// The flags of a verb by heading, each as rows of a table.
+/// Returns the flag tables of a verb by heading.
 fn flag_tables(verb: &Command) -> FlagTables {
     let mut groups = FlagTables::new();
     let told = |arg: &&Arg| {
@@ -155,7 +155,7 @@ fn flag_tables(verb: &Command) -> FlagTables {
     groups
 }
 
-/// Headings whose flags are the same in every verb that has them, if several have.
+/// Returns the flag tables that are equal in all verbs that have them, if several verbs do.
 fn shared_flag_tables(command: &Command) -> FlagTables {
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for verb in command.get_subcommands() {
@@ -169,7 +169,7 @@ fn shared_flag_tables(command: &Command) -> FlagTables {
     seen.into_iter().map(|(heading, mut tables)| (heading, tables.swap_remove(0))).collect()
 }
 
-/// `--output FILE`, `-o`.
+/// Returns the table cell of a flag's names: `--output FILE`, `-o`.
 fn flag_cell(arg: &Arg) -> String {
     let mut flag = format!("--{}", arg.get_long().unwrap());
     if arg.get_action().takes_values() {
@@ -218,7 +218,7 @@ fn write_about(page: &mut String, command: &Command) {
     }
 }
 
-/// The examples as a block, and what is said behind them.
+/// Writes the examples as a code block, and the paragraphs after them.
 fn write_after_help(page: &mut String, command: &Command) {
     let Some(text) = command.get_after_help().map(styled_to_plain) else { return };
     for paragraph in text.trim().split("\n\n") {
@@ -239,8 +239,8 @@ fn styled_to_plain(text: &StyledStr) -> String {
     text.to_string()
 }
 
-/// A paragraph on one line, its flags as code, with nothing in it that Markdown would take for
-/// its own.
+/// Returns a paragraph as one line of Markdown: flags become code, and characters that Markdown would
+/// interpret are escaped.
 fn markdown_line(text: &str) -> String {
     let mut inside_code = false;
     let words = text.split_whitespace().map(|word| {

@@ -1,4 +1,4 @@
-//! Standard output where it is a terminal: how large is it, and who shows more than fits?
+//! Standard output on a terminal: its size, colours, and paging through `$PAGER`.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidemill_engine::{Error, Result};
 
-/// What is taken where nothing says it.
+/// Terminal size if neither the terminal nor the environment states it.
 const DEFAULT_COLUMNS: usize = 80;
 const DEFAULT_LINES: usize = 24;
 
-/// Whether a pager has the terminal: it is the one that Ctrl-C speaks to.
+/// True while a pager has the terminal, and with it Ctrl-C.
 static IS_PAGER_RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// The columns and lines of the terminal behind standard output.
+/// Returns the columns and lines of the terminal on standard output.
 pub(crate) fn terminal_size() -> (usize, usize) {
     terminal_size_of(libc::STDOUT_FILENO)
 }
 
-/// The columns and lines of the terminal behind a descriptor.
+/// Returns the columns and lines of the terminal on a file descriptor.
 pub(crate) fn terminal_size_of(descriptor: libc::c_int) -> (usize, usize) {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the call fills in the structure, or leaves it and returns an error.
@@ -32,30 +32,30 @@ pub(crate) fn terminal_size_of(descriptor: libc::c_int) -> (usize, usize) {
     )
 }
 
-/// Whether what stands on the terminal can be drawn anew, and progress is looked at there.
+/// Returns true if output and progress go to a terminal on which drawn lines can be replaced.
 pub(crate) fn can_redraw() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
     io::stdout().is_terminal() && io::stderr().is_terminal() && !dumb
 }
 
-/// A remark in one line of the terminal.
+/// Returns a remark as one dimmed line, cut to the width of the terminal.
 pub(crate) fn dimmed_line(text: &str, width: usize, colours: bool) -> String {
     let text: String = text.chars().take(width).collect();
     if colours { format!("\x1b[2m{text}\x1b[0m") } else { text }
 }
 
-/// Whether a pager has the terminal.
+/// Returns true while a pager has the terminal.
 pub(crate) fn is_pager_running() -> bool {
     IS_PAGER_RUNNING.load(Ordering::Relaxed)
 }
 
-/// The pager that the environment names, if any.
+/// Returns the pager that the environment names, if any.
 fn pager_command() -> Option<OsString> {
     let pager = std::env::var_os("PAGER")?;
     (!pager.to_string_lossy().trim().is_empty() && pager != "cat").then_some(pager)
 }
 
-/// Whether colours reach the eye: `less` shows them only if it is told to.
+/// Returns true if colours on standard output are visible: `less` shows them only with the right options.
 pub(crate) fn shows_colours(uses_pager: bool) -> bool {
     let plain = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -76,33 +76,33 @@ pub(crate) fn shows_colours(uses_pager: bool) -> bool {
     }
 }
 
-/// Standard output, through `$PAGER` once there is more than a screen of it.
+/// A writer to standard output that pages through `$PAGER` once the output exceeds a screen.
 ///
-/// Only a terminal is paged. Dropped, it waits until the pager has been left.
+/// Only output to a terminal is paged. Dropping it waits until the user has left the pager.
 pub(crate) struct PagedStdout {
     state: PagingState,
     lines_per_screen: usize,
 }
 
 enum PagingState {
-    /// Less than a screen so far.
+    /// The output so far, which is less than a screen.
     Buffering(Vec<u8>),
     Direct,
     Paging(Child),
 }
 
 impl PagedStdout {
-    /// Begins an output; `uses_pager` is whether it may be paged at all.
+    /// Creates a writer; `uses_pager` allows paging.
     pub(crate) fn new(uses_pager: bool) -> Self {
         let is_paged = uses_pager && io::stdout().is_terminal() && pager_command().is_some();
         let state = if is_paged { PagingState::Buffering(Vec::new()) } else { PagingState::Direct };
         PagedStdout { state, lines_per_screen: terminal_size().1 }
     }
 
-    /// Hands on what is held, and waits until the pager has been left.
+    /// Writes the buffered output, and waits until the user has left the pager.
     ///
     /// # Errors
-    /// [`Error::ClosedPipe`] where the reader left before the end; what the output refuses.
+    /// [`Error::ClosedPipe`] if the reader left before the end; errors of writing the output.
     pub(crate) fn finish(mut self) -> Result<()> {
         let refused = |error| Error::io("write", "standard output", error);
         match std::mem::replace(&mut self.state, PagingState::Direct) {
@@ -121,7 +121,7 @@ impl PagedStdout {
         let mut command = Command::new("sh");
         command.arg("-c").arg(pager_command().unwrap_or_default()).stdin(Stdio::piped());
         if std::env::var_os("LESS").is_none() {
-            // Leave at once what fits, show colours, do not fold lines, leave the screen as it is.
+            // Quit if all fits, show colours, do not fold lines, keep the screen's content.
             command.env("LESS", "FRSX");
         }
         let mut child = command.spawn()?;
@@ -135,13 +135,13 @@ impl PagedStdout {
     }
 }
 
-/// Waits until the pager has been left.
+/// Waits until the user has left the pager.
 fn wait_for_pager(mut child: Child) -> Result<()> {
     drop(child.stdin.take());
     let status = child.wait();
     IS_PAGER_RUNNING.store(false, Ordering::Relaxed);
     let status = status.map_err(|error| Error::io("wait for", "the pager", error))?;
-    // What a shell says of a program that it cannot start.
+    // The exit statuses of a shell that cannot start a program.
     match status.code() {
         Some(126 | 127) => Err(Error::usage_with_hint(
             format!("PAGER: `{}` cannot be started", pager_command().unwrap_or_default().display()),
@@ -155,7 +155,7 @@ impl Write for PagedStdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let PagingState::Buffering(held) = &mut self.state {
             held.extend_from_slice(bytes);
-            // The last line of the screen is the shell's.
+            // The last line of the screen is for the shell's prompt.
             if held.iter().filter(|byte| **byte == b'\n').count() >= self.lines_per_screen {
                 self.start_pager()?;
             }
@@ -180,7 +180,7 @@ impl Drop for PagedStdout {
     fn drop(&mut self) {
         if let PagingState::Paging(child) = std::mem::replace(&mut self.state, PagingState::Direct)
         {
-            // What ended the output is told by whoever was writing it.
+            // The code that was writing reports the error.
             let _ = wait_for_pager(child);
         }
     }

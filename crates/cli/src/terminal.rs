@@ -1,4 +1,4 @@
-//! Standard error and signals: the progress bar, complaints, Ctrl-C.
+//! Standard error and signals: progress bar, warnings, errors, and Ctrl-C.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};
@@ -20,28 +20,28 @@ use crate::stdout_display;
 /// The exit status after an interrupt.
 const INTERRUPTED_EXIT_STATUS: i32 = 130;
 
-/// How often the bar moves.
+/// Redraw interval of the bar.
 const BAR_REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Shorter runs show no bar: it would only flicker.
+/// Delay before the bar appears. In shorter runs it would only flicker.
 const BAR_DELAY: Duration = Duration::from_millis(300);
 
-/// A run that goes on for longer shows what each of its workers on a cluster has done, a line each …
+/// Delay before a run on a cluster shows a line for each worker.
 const WORKER_LINES_DELAY: Duration = Duration::from_secs(2);
 
-/// … of so many at most.
+/// Maximum number of worker lines.
 const WORKER_LINES_MAX: usize = 8;
 
-/// What runs, for whoever wants to stop it.
+/// The cancel flag of the current run.
 static CURRENT_RUN: Mutex<Option<CancelFlag>> = Mutex::new(None);
 
-/// What ends reading without ending the run, for an answer that may rest on a part of the input.
+/// The flag that ends reading without ending the run, for an answer that may rest on a part of the input.
 static EARLY_ANSWER: Mutex<Option<CancelFlag>> = Mutex::new(None);
 
-/// Whether what is stopped is the run alone.
+/// True in a shell, where a signal stops the run and not the process.
 static SURVIVES_SIGNALS: AtomicBool = AtomicBool::new(false);
 
-/// When the command began.
+/// Returns the start time of the command; the first call sets it.
 pub(crate) fn command_start() -> Instant {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     *BEGAN.get_or_init(Instant::now)
@@ -63,7 +63,8 @@ pub(crate) fn watch_signals(cancel: &CancelFlag) -> anyhow::Result<()> {
         match cancel {
             Some(cancel) if !cancel.is_cancelled() => {
                 cancel.cancel();
-                // What has ended is not here any more, and a write to a pipe that nobody reads never does.
+                // A run that has ended is no longer registered, and a write to a pipe that nobody reads never
+                // ends.
                 if !SURVIVES_SIGNALS.load(Ordering::Relaxed) && !stdout_display::is_pager_running()
                 {
                     std::thread::sleep(CANCEL_GRACE_PERIOD);
@@ -72,7 +73,7 @@ pub(crate) fn watch_signals(cancel: &CancelFlag) -> anyhow::Result<()> {
                     }
                 }
             }
-            // A pager that is left behind would keep the terminal; a shell goes on.
+            // An abandoned pager would keep the terminal, and a shell outlives its runs.
             Some(_)
                 if stdout_display::is_pager_running()
                     || SURVIVES_SIGNALS.load(Ordering::Relaxed) => {}
@@ -82,17 +83,17 @@ pub(crate) fn watch_signals(cancel: &CancelFlag) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From now on a signal stops a run and not the process.
+/// Makes signals stop a run and not the process from now on.
 pub(crate) fn survive_signals() {
     SURVIVES_SIGNALS.store(true, Ordering::Relaxed);
 }
 
-/// From now on the first signal has the run answer with what it has read.
+/// Makes the first signal end only the reading, so that the run answers from the input read so far.
 pub(crate) fn answer_early_on_signal(enough: &CancelFlag) {
     *EARLY_ANSWER.lock().unwrap_or_else(PoisonError::into_inner) = Some(enough.clone());
 }
 
-/// The run has ended: a signal is for the process again.
+/// Unregisters the run that has ended: signals act on the process again.
 pub(crate) fn clear_current_run() {
     *EARLY_ANSWER.lock().unwrap_or_else(PoisonError::into_inner) = None;
     replace_current_run(None);
@@ -102,38 +103,39 @@ fn replace_current_run(cancel: Option<CancelFlag>) -> Option<CancelFlag> {
     std::mem::replace(&mut *CURRENT_RUN.lock().unwrap_or_else(PoisonError::into_inner), cancel)
 }
 
-/// Lets a write beyond the limit of a file's size (`ulimit -f`) fail as one to a full disk does: left alone the
-/// system ends the process without a word. Programs that are started have the signal as it was.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail as one to a full disk does. By default the
+/// system ends the process without a message. Started programs inherit the default signal handling.
 pub(crate) fn ignore_file_size_signal() {
     #[cfg(unix)]
     {
         extern "C" fn nothing(_: libc::c_int) {}
         let handler: extern "C" fn(libc::c_int) = nothing;
-        // SAFETY: the handler does nothing, so that it may run at any time. That it cannot be set changes nothing.
+        // SAFETY: the handler does nothing, so it may run at any time. If the call fails, the default stays.
         unsafe { libc::signal(libc::SIGXFSZ, handler as libc::sighandler_t) };
     }
 }
 
-/// Whether standard error is a terminal that shows colours.
+/// Returns true if standard error is a terminal that shows colours.
 fn stderr_shows_colours() -> bool {
     let plain = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     std::io::stderr().is_terminal() && !plain("NO_COLOR") && !dumb
 }
 
-/// A line on standard error, without secrets of URLs. That it cannot be written is no failure of the
+/// Prints a line on standard error, without the secrets of URLs. A failed write does not fail the
 /// run.
 pub(crate) fn print_note(text: &str) {
     print_labelled("", text);
 }
 
-/// What names and values of files bring with them must not reach the terminal as they are: it would obey.
+/// Prints a labelled line. Control characters from names and values of files are made visible, because a
+/// terminal would obey them.
 fn print_labelled(label: &str, text: &str) {
     let text = escape_control_chars(&redact_secrets(text), &['\n', '\t']);
     let _ = writeln!(std::io::stderr().lock(), "{label}{text}");
 }
 
-/// A warning on standard error.
+/// Prints a warning on standard error.
 pub(crate) fn print_warning(text: &str) {
     print_labelled(
         if stderr_shows_colours() { "\x1b[1;33mwarning:\x1b[0m " } else { "warning: " },
@@ -141,10 +143,10 @@ pub(crate) fn print_warning(text: &str) {
     );
 }
 
-/// An error and its hints on standard error.
+/// Prints an error and its hints on standard error.
 pub(crate) fn print_error(error: &anyhow::Error) {
     let label = if stderr_shows_colours() { "\x1b[1;31merror:\x1b[0m " } else { "error: " };
-    // An error of ours has its cause in its words.
+    // Tidemill's errors contain their causes in their text.
     let text = match error.downcast_ref::<Error>() {
         Some(ours) => ours.to_string(),
         None => format!("{error:#}"),
@@ -152,23 +154,23 @@ pub(crate) fn print_error(error: &anyhow::Error) {
     print_labelled(label, &text);
 }
 
-/// Ends the process as an interrupted run ends it.
+/// Exits as an interrupted run does.
 pub(crate) fn exit_interrupted() -> ! {
     print_error(&Error::Interrupted.into());
     std::process::exit(INTERRUPTED_EXIT_STATUS)
 }
 
-/// True if a bar is on the screen, which says itself what is waited for.
+/// True while a bar is on the screen; the bar itself shows what the run waits for.
 static IS_BAR_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Interval between two checks for hosts that do not answer.
 const SILENT_HOST_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Has hosts told of on standard error that do not answer for a while, each once, where no bar says so. The thread for it
-/// starts with the process's first request.
+/// Reports hosts on standard error that have not answered for a while, each once, while no bar shows them.
+/// The reporting thread starts with the process's first request.
 pub(crate) fn report_silent_hosts() {
     silent_hosts::set_first_request_hook(|| {
-        // Without it the run goes on as well.
+        // The run does not need this thread.
         let _ = std::thread::Builder::new().name("silent-hosts".to_owned()).spawn(|| {
             let mut told = BTreeSet::new();
             loop {
@@ -186,7 +188,7 @@ pub(crate) fn report_silent_hosts() {
 
 /// The progress bar of a run, on standard error if that is a terminal.
 ///
-/// It is drawn by whoever waits for the run, calling [`Bar::tick`].
+/// The thread that waits for the run draws it by calling [`RunProgressBar::tick`].
 pub(crate) struct RunProgressBar {
     progress: RunProgress,
     bar: Option<ProgressBar>,
@@ -195,12 +197,12 @@ pub(crate) struct RunProgressBar {
     bytes: u64,
     has_rate: bool,
     is_hidden: bool,
-    /// What is counted beside bytes.
+    /// The plural noun of the counted items, such as `rows`.
     unit_noun: &'static str,
 }
 
 impl RunProgressBar {
-    /// A bar that shows once the run has taken a moment.
+    /// Creates a bar that appears once the run has taken a moment.
     pub(crate) fn new(progress: &RunProgress) -> Self {
         let now = Instant::now();
         let bar = std::io::stderr().is_terminal().then(|| {
@@ -221,28 +223,28 @@ impl RunProgressBar {
         }
     }
 
-    /// One that is never shown.
+    /// Creates a bar that never appears.
     pub(crate) fn disabled() -> Self {
         let mut bar = RunProgressBar::new(&RunProgress::default());
         bar.bar = None;
         bar
     }
 
-    /// The same for files, which are counted as rows are.
+    /// Creates a bar that counts files instead of rows.
     pub(crate) fn for_files(progress: &RunProgress) -> Self {
         let mut bar = RunProgressBar::new(progress);
         bar.unit_noun = "files";
         bar
     }
 
-    /// The same for ids, which are counted as they come out.
+    /// Creates a bar that counts ids of the result.
     pub(crate) fn for_ids(progress: &RunProgress) -> Self {
         let mut bar = RunProgressBar::new(progress);
         bar.unit_noun = "ids";
         bar
     }
 
-    /// Redraws, if it is time to.
+    /// Redraws the bar if the redraw interval has passed.
     pub(crate) fn tick(&mut self) {
         let Some(bar) = &self.bar else { return };
         if self.started_at.elapsed() < BAR_DELAY
@@ -257,7 +259,7 @@ impl RunProgressBar {
         }
         self.drawn_at = Instant::now();
         let total = self.progress.bytes_total();
-        // The bar never goes back.
+        // The bar never moves backwards.
         self.bytes = self.bytes.max(self.progress.bytes_done());
         if total > 0 {
             bar.set_length(total);
@@ -280,7 +282,7 @@ impl RunProgressBar {
             silent_host: silent_hosts::longest_silent_host().map(|silent| silent.to_string()),
             output_tasks_done_and_total: self.progress.write_task_counts(),
         };
-        // The spinner has two columns, and a terminal goes to the next line behind its last one.
+        // The spinner takes two columns, and a terminal wraps after its last column.
         let (columns, lines) = stdout_display::terminal_size_of(libc::STDERR_FILENO);
         let mut text = state.render(columns.saturating_sub(3));
         if self.started_at.elapsed() >= WORKER_LINES_DELAY {
@@ -294,7 +296,7 @@ impl RunProgressBar {
         bar.tick();
     }
 
-    /// Takes the bar away while something else is written.
+    /// Hides the bar while `write` writes something else.
     pub(crate) fn suspend_while<T>(&mut self, write: impl FnOnce() -> T) -> T {
         match &self.bar {
             Some(bar) => bar.suspend(write),
@@ -302,7 +304,7 @@ impl RunProgressBar {
         }
     }
 
-    /// Takes the bar away, for good.
+    /// Removes the bar for good.
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -319,10 +321,10 @@ impl Drop for RunProgressBar {
     }
 }
 
-/// What is shown of a run that goes on.
+/// The values of one drawing of a run's progress.
 struct ProgressLine {
     bytes: u64,
-    /// 0 where nobody knows.
+    /// 0 if the total is unknown.
     bytes_total: u64,
     rows: u64,
     unit_noun: &'static str,
@@ -331,22 +333,23 @@ struct ProgressLine {
     elapsed: Duration,
     next_phase: Option<&'static str>,
     spilled_bytes: u64,
-    /// Workers on a cluster, and tasks that were lost with those that are gone.
+    /// Number of workers on a cluster, and number of tasks lost with workers that ended.
     worker_and_lost_task_counts: (u64, u64),
-    /// What is waited for before anything is read.
+    /// Reason for a wait before the first byte is read.
     wait_reason: Option<&'static str>,
     /// A host that has not answered for a while.
     silent_host: Option<String>,
-    /// Tasks of workers that have written files, of so many.
+    /// Number of output tasks that have written their files, and number of all output tasks.
     output_tasks_done_and_total: (u64, u64),
 }
 
-/// The columns of the bar itself: as many as there are, up to so many, and at least so many.
+/// Maximum and minimum number of columns of the bar itself.
 const BAR_COLUMNS_MAX: usize = 28;
 const BAR_COLUMNS_MIN: usize = 8;
 
 impl ProgressLine {
-    /// A line of at most so many columns: the bar is shorter, and then less is said, where it does not fit.
+    /// Returns a line of at most `columns` columns. Where the space does not suffice, the bar gets shorter,
+    /// then parts are left out.
     fn render(&self, columns: usize) -> String {
         let rows = format!("{} {}", format_grouped_digits(self.rows), self.unit_noun);
         let rate = format!("{}/s", format_decimal_bytes(self.bytes_per_second));
@@ -368,7 +371,7 @@ impl ProgressLine {
         let parts = match (is_read, self.bytes_total) {
             _ if waits.is_some() => vec![waits.unwrap_or_default().to_owned(), elapsed],
             (true, _) => {
-                // What has been read is no measure of what comes now.
+                // The bytes read say nothing about the progress of the next phase.
                 let what = match self.output_tasks_done_and_total {
                     (_, 0) => self.next_phase.unwrap_or("writing").to_owned(),
                     (done, all) => format!(
@@ -414,7 +417,8 @@ impl ProgressLine {
     }
 }
 
-/// What each worker has done, in so many lines of so many columns at most: those that have done most, where they are more.
+/// Returns a line for each worker, in at most `lines` lines of `columns` columns. If there are more workers,
+/// those with the most bytes are shown.
 fn worker_lines(
     workers: &BTreeMap<String, WorkerProgress>,
     columns: usize,
@@ -468,7 +472,7 @@ fn worker_lines(
     text
 }
 
-/// A bar that is never full before the end.
+/// Draws a bar of half-column steps, which is full only at the end.
 fn render_bar(done: u64, total: u64, columns: usize) -> String {
     let steps = columns as u64 * 2;
     let reached = u128::from(done) * u128::from(steps) / u128::from(total.max(1));

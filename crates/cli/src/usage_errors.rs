@@ -1,4 +1,4 @@
-//! Messages for words that clap does not understand, each with the nearest verb, flag or value.
+//! Messages for arguments that clap refuses, each with the nearest verb, flag or value.
 
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
@@ -6,9 +6,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 use tidemill_engine::{Error, suggestions};
 
-/// Returns the error for words that are no command; `None` where clap's own says it all, and for help.
+/// Returns the error for arguments that clap refused; `None` if clap's own message suffices, and for help.
 ///
-/// `root` is the command whose arguments `words` are, the program's name not among them.
+/// `root` is the command whose arguments `words` are, without the program's name.
 pub(crate) fn explain_clap_error(
     error: &clap::Error,
     root: &Command,
@@ -68,7 +68,7 @@ pub(crate) fn explain_clap_error(
     }
 }
 
-/// Returns the reason for a text that Rust's parsers of numbers refuse; `None` for other errors.
+/// Returns the reason why a number is refused; `None` for other errors than those of Rust's number parsers.
 fn number_parse_reason(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if error.is::<ParseFloatError>() {
         return Some("it is not a number");
@@ -80,7 +80,7 @@ fn number_parse_reason(error: &(dyn std::error::Error + 'static)) -> Option<&'st
     })
 }
 
-/// Returns the error for a number below zero behind a flag, which clap takes for a flag of its own: `--threads -1`.
+/// Returns the error for a negative number after a flag, which clap takes for another flag: `--threads -1`.
 fn negative_value_error(root: &Command, words: &[String]) -> Option<Error> {
     let is_negative = |word: &str| {
         word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -109,7 +109,7 @@ fn negative_value_error(root: &Command, words: &[String]) -> Option<Error> {
     let program = std::iter::once(root.get_name().to_owned());
     let again = root.clone().try_get_matches_from(program.chain(joined_words.iter().cloned()));
     match again {
-        // Fewer words are left each time.
+        // The recursion ends: each time there are fewer words.
         Err(error) => explain_clap_error(&error, root, &joined_words),
         Ok(_) => Some(Error::usage_with_hint(
             format!("`{value}` behind `{flag}` looks like a flag"),
@@ -118,7 +118,7 @@ fn negative_value_error(root: &Command, words: &[String]) -> Option<Error> {
     }
 }
 
-/// The command that words are of, and how it is called: `tidemill jobs top`.
+/// Returns the command to which the words belong, and its path: `tidemill jobs top`.
 fn find_command<'a>(root: &'a Command, words: &[String]) -> (&'a Command, String) {
     let (mut command, mut path) = (root, root.get_name().to_owned());
     for word in words {
@@ -129,7 +129,7 @@ fn find_command<'a>(root: &'a Command, words: &[String]) -> (&'a Command, String
     (command, path)
 }
 
-/// The error for a flag that a command does not have.
+/// Returns the error for a flag that a command does not have.
 fn unknown_flag_error(name: &str, root: &Command, command: &Command, path: &str) -> Error {
     // The text behind `=` is its value.
     let name = name.split('=').next().unwrap_or(name);
@@ -137,7 +137,7 @@ fn unknown_flag_error(name: &str, root: &Command, command: &Command, path: &str)
     let message = format!("unknown flag `--{name}`");
     let begun: Vec<&str> = own.iter().copied().filter(|flag| flag.starts_with(name)).collect();
     let meant = match begun.as_slice() {
-        // The beginning of one flag alone is that.
+        // A prefix of exactly one flag means that flag.
         [flag] if name.len() >= PREFIX_CHARS_MIN => Some(*flag),
         _ => suggestions::nearest_candidate(name, own.iter().copied()),
     };
@@ -161,10 +161,10 @@ fn unknown_flag_error(name: &str, root: &Command, command: &Command, path: &str)
     }
 }
 
-/// Fewer letters are the beginning of nothing in particular.
+/// Minimum length of a flag prefix; shorter ones match too much.
 const PREFIX_CHARS_MIN: usize = 3;
 
-/// The long flags of a command.
+/// Returns the long flags of a command.
 fn long_flags(command: &Command) -> impl Iterator<Item = &str> {
     command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long)
 }
@@ -173,7 +173,7 @@ fn all_flags_hint(path: &str) -> String {
     format!("`{path} --help` lists all flags")
 }
 
-/// Returns the name of an argument without its value, which clap shows: `--threads` of `--threads <N>`.
+/// Returns an argument's name without its value, which clap includes: `--threads` of `--threads <N>`.
 fn argument_name(argument: &str) -> String {
     let name = argument.split([' ', '[', '=']).next().unwrap_or(argument);
     format!("`{}`", name.trim_matches(['<', '>']))
@@ -247,7 +247,7 @@ mod tests {
                 "du --depth 99999999999999999999999 .",
                 Some("`99999999999999999999999` is no value of `--depth`: it is too large"),
             ),
-            // Clap's own message is clear.
+            // Clap's own messages suffice here.
             ("run", None),
             ("query x y", None),
             ("query x --cluster", None),

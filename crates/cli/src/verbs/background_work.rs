@@ -1,4 +1,4 @@
-//! Work on a thread of its own, while the bar moves and an interrupt is looked for.
+//! Runs work on a thread of its own while the progress bar moves and interrupts are checked.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use tidemill_engine::{CancelFlag, Error, Result};
 
 use crate::terminal::{self, RunProgressBar};
 
-/// How often the bar moves and the flag is looked at.
+/// Interval for redrawing the bar and checking the cancel flag.
 const PROGRESS_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What `work` returns, done on a thread of its own while the bar moves. It ends itself when it is to stop.
+/// Runs `work` on a thread while the bar moves, and returns its result. `work` checks the cancel flag itself.
 pub(super) fn run_with_progress<T: Send>(
     bar: &mut RunProgressBar,
     work: impl FnOnce() -> Result<T> + Send,
@@ -19,9 +19,10 @@ pub(super) fn run_with_progress<T: Send>(
     run_on_thread(work, || bar.tick())
 }
 
-/// The same for what may be stuck where no flag is looked at: in a read from a pipe that nobody writes to, in a
-/// write to one that nobody reads. [`GRACE`] after `cancel` is raised the process ends without it. What was
-/// staged without a name goes with the process; what has one stays, hidden, as after a kill.
+/// Runs `work` like [`run_with_progress`], for work that may block where it checks no flag: reading from a
+/// pipe without a writer, or writing to one without a reader. If `work` still runs [`CANCEL_GRACE_PERIOD`] after `cancel`
+/// was raised, the process exits. Staged data without a name vanishes with the process; staged files with a
+/// name stay hidden, as after a kill.
 pub(super) fn run_with_progress_until_cancelled<T: Send>(
     cancel: &CancelFlag,
     bar: &mut RunProgressBar,
@@ -48,7 +49,7 @@ fn run_on_thread<T: Send>(
         let worker = std::thread::Builder::new().name("work".into());
         worker
             .spawn_scoped(scope, move || {
-                // Whoever waits is there until this has been sent.
+                // The receiver lives until this message has been sent.
                 let _ = done.send(work());
             })
             .map_err(|error| Error::io("start", "a thread", error))?;

@@ -1,4 +1,4 @@
-//! `check`: are rowfiles whole?
+//! `check`: checks rowfiles for damage and salvages intact blocks.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use super::{VerbOutcome, print_paged};
 use crate::args::{CheckArgs, TextOrJson};
 use crate::terminal::{self, RunProgressBar};
 
-/// Of a file's damages so many are shown.
+/// Maximum number of damages shown per file.
 const SHOWN_DAMAGES_MAX: usize = 10;
 
 /// `tidemill check FILE…`.
@@ -47,7 +47,7 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<VerbOutcome> {
             )
             .into());
         }
-        // What is staged goes with its owner, who is waited for.
+        // The owner of the staged file removes it on failure, so that thread must be waited for.
         let kept = run_with_progress(&mut bar, || {
             salvage_to_file(&files, out, args.overwrite, &preparation.run_id)
         });
@@ -69,7 +69,7 @@ pub(super) fn check(args: CheckArgs) -> anyhow::Result<VerbOutcome> {
                 bar.suspend_while(|| print_paged(text.as_bytes()))?;
             }
             Err(error @ (Error::Interrupted | Error::ClosedPipe)) => return Err(error.into()),
-            // The others are looked at all the same.
+            // The other files are still checked.
             Err(error) if files.count() > 1 => {
                 bad += 1;
                 bar.suspend_while(|| terminal::print_error(&error.into()));

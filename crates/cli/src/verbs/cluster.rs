@@ -1,4 +1,4 @@
-//! `cluster`: a master that stays on a cluster, and what it has.
+//! `cluster`: starts, queries and ends a master on a Ray cluster.
 
 use serde_json::Value;
 use tidemill_engine::master_lifecycle::{self, MasterOptions};
@@ -48,7 +48,7 @@ fn no_master_error() -> Error {
     )
 }
 
-/// The Ray cluster that is named.
+/// Returns the Ray cluster that `--on` names.
 fn parse_ray_target(
     address: String,
     python: Option<std::path::PathBuf>,
@@ -125,7 +125,7 @@ fn print_response(
     Ok(VerbOutcome::Complete)
 }
 
-/// A field as text.
+/// Returns a field of a JSON object as text.
 fn field_text(of: &Value, name: &str) -> String {
     match &of[name] {
         Value::Null => "-".to_owned(),

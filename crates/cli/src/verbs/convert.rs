@@ -1,4 +1,4 @@
-//! `convert`: files of one format to files of another.
+//! `convert`: converts files from one format to another.
 
 use tidemill_engine::convert::{Conversion, check_no_scratch_storage};
 use tidemill_engine::job::ResourceLimits;

@@ -1,4 +1,4 @@
-//! `cat`, `get`, `put`, `ls`, `stat`, `du`: files and objects as they are.
+//! `cat`, `get`, `put`, `ls`, `stat`, `du`: unconverted files and objects.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -21,7 +21,7 @@ use super::background_work::{run_with_progress, run_with_progress_until_cancelle
 use crate::args::{CatArgs, CopyArgs, DuArgs, GetArgs, LsArgs, PutArgs, StatArgs, TextOrJson};
 use crate::terminal::{self, RunProgressBar};
 
-/// What is listed is shown no later than this.
+/// Maximum delay before a listed line is flushed.
 const FLUSH_DELAY_MAX: Duration = Duration::from_millis(50);
 
 fn prepare_settings(storage_options: StorageOptions) -> anyhow::Result<FileAccessSettings> {
@@ -30,7 +30,7 @@ fn prepare_settings(storage_options: StorageOptions) -> anyhow::Result<FileAcces
     Ok(settings)
 }
 
-/// Standard output, as many bytes as come, without a look at where lines end.
+/// Standard output with a buffer, but without the line buffering of the standard library.
 struct BufferedStdout {
     writer: BufWriter<File>,
     flushed_at: Instant,
@@ -46,7 +46,7 @@ impl BufferedStdout {
         })
     }
 
-    /// A line, which is shown soon.
+    /// Writes a line, and flushes if the last flush is long enough ago.
     fn write_line(&mut self, line: &str) -> io::Result<()> {
         self.writer.write_all(line.as_bytes())?;
         self.writer.write_all(b"\n")?;
@@ -67,7 +67,7 @@ impl BufferedStdout {
     }
 }
 
-/// Does something to each URL; one of several that fails is told, and the others go on.
+/// Calls `work` with each URL. If one of several URLs fails, its error is printed and the others follow.
 fn for_each_url(
     urls: &[String],
     out: &mut BufferedStdout,
@@ -94,7 +94,7 @@ fn size_text(bytes: u64, exact: bool) -> String {
     if exact { bytes.to_string() } else { format_decimal_bytes(bytes) }
 }
 
-/// How many there are, in words.
+/// Returns a count with its noun in the singular or plural.
 fn count_with_noun(count: u64, one: &str) -> String {
     format!("{} {one}{}", format_grouped_digits(count), if count == 1 { "" } else { "s" })
 }
@@ -127,7 +127,7 @@ pub(super) fn ls(args: &LsArgs) -> anyhow::Result<VerbOutcome> {
 }
 
 fn listing_line(entry: &ListingEntry, args: &LsArgs, several: bool) -> String {
-    // What a name has in it that a terminal would obey is made visible, and a line is a name.
+    // Control characters become visible, because a terminal would obey them and a name must take one line.
     let name = escape_control_chars(if several { &entry.url } else { &entry.name }, &[]);
     if !args.long {
         return name;
@@ -214,7 +214,7 @@ pub(super) fn cat(args: &CatArgs) -> anyhow::Result<VerbOutcome> {
         })?;
         out.flush()
     };
-    // A bar would be in the midst of what is shown.
+    // On a terminal a bar would mix with the output.
     let mut bar = match io::stdout().is_terminal() {
         true => RunProgressBar::disabled(),
         false => RunProgressBar::for_files(&settings.progress),
@@ -258,7 +258,7 @@ pub(super) fn put(args: PutArgs) -> anyhow::Result<VerbOutcome> {
     run_copy("sent", &settings, || Ok(files::upload_files(&paths, &url, &options, &settings)?))
 }
 
-/// Copies while the bar moves, and says what became of it.
+/// Runs a copy while the bar moves, and prints its summary.
 fn run_copy(
     what: &str,
     settings: &FileAccessSettings,

@@ -1,4 +1,4 @@
-//! `hll`: how many different values, of sketches that this or another program has written?
+//! `hll`: estimates, merges and creates HyperLogLog sketches, also those of other programs.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
@@ -23,12 +23,12 @@ use crate::args::{
 };
 use crate::terminal;
 
-/// Hashes that are added together.
+/// Number of hashes added to a sketch at once.
 const HASH_BATCH_LEN: usize = 4096;
 
 /// `tidemill hll`.
 pub(super) fn hll(args: HllArgs) -> Result<VerbOutcome> {
-    // A signal ends the process with its status: nothing but a rename is to be waited for.
+    // A signal ends the process at once: at most a rename needs to finish.
     terminal::watch_signals(&CancelFlag::new())?;
     terminal::clear_current_run();
     match args.verb {
@@ -39,7 +39,7 @@ pub(super) fn hll(args: HllArgs) -> Result<VerbOutcome> {
     }
 }
 
-/// A sketch, and where it is from.
+/// A sketch with the argument or line that it comes from.
 struct LocatedSketch {
     origin: String,
     bytes: Vec<u8>,
@@ -70,7 +70,7 @@ fn show_info(args: &HllInfoArgs) -> Result<VerbOutcome> {
     Ok(VerbOutcome::Complete)
 }
 
-/// What is told of a sketch.
+/// The properties of a sketch that `hll info` shows.
 struct SketchInfo {
     origin: String,
     encoding_kind: &'static str,
@@ -86,7 +86,7 @@ impl SketchInfo {
         let kinds = ["undefined", "empty", "explicit", "sparse", "full"];
         let kind = bytes.first().map_or(0, |byte| usize::from(byte & 0x0f));
         let would_write = |dialect: HllStorageDialect| {
-            // The length first, which takes no memory.
+            // The length comes first, as it takes no memory.
             hll.encoded_len(dialect) == bytes.len() && hll.to_bytes(dialect) == *bytes
         };
         let dialects =
@@ -124,7 +124,7 @@ impl SketchInfo {
         }
     }
 
-    /// The standard error, alone and as a share.
+    /// Returns the standard error, absolute and in percent.
     fn error_text(&self) -> String {
         let SketchEstimate { value, standard_error, .. } = self.estimate;
         match standard_error {
@@ -176,7 +176,7 @@ impl SketchInfo {
     }
 }
 
-/// Several sketches, a line each.
+/// Returns a table with a row for each sketch.
 fn sketch_table(all: &[SketchInfo]) -> String {
     let names = [
         "sketch",
@@ -188,7 +188,7 @@ fn sketch_table(all: &[SketchInfo]) -> String {
         "standard error",
         "bytes",
     ];
-    // What is a number stands at the right.
+    // Numbers are right-aligned.
     let is_right = [false, false, true, true, true, true, true, true];
     let row = |info: &SketchInfo| {
         [
@@ -228,7 +228,7 @@ fn union_sketches(args: &HllUnionArgs) -> Result<VerbOutcome> {
     write_sketch(union, &args.write)
 }
 
-/// Unites all sketches of a word with those before.
+/// Merges all sketches of an argument into `union`.
 fn merge_argument(union: &mut Option<Hll>, sketch: &str, max_log2m: u8) -> Result<()> {
     for_each_sketch(sketch, max_log2m, |found| {
         match union {
@@ -290,7 +290,7 @@ fn add_values(args: &HllAddArgs) -> Result<VerbOutcome> {
     write_sketch(hll, &args.write)
 }
 
-/// The hash of a line.
+/// Returns the hash of a line as a value of the type `kind`.
 fn hash_line(line: &[u8], kind: HllValueType) -> Result<u64, String> {
     if kind == HllValueType::Text {
         return Ok(hash_bytes(line, 0));
@@ -305,7 +305,7 @@ fn hash_line(line: &[u8], kind: HllValueType) -> Result<u64, String> {
     Ok(if kind == HllValueType::Hash { value.cast_unsigned() } else { hash_i64(value) })
 }
 
-/// The only sketch that a word stands for.
+/// Reads an argument that must contain exactly one sketch.
 fn read_single_sketch(sketch: &str, max_log2m: u8) -> Result<Hll> {
     let mut all = Vec::new();
     for_each_sketch(sketch, max_log2m, |found| {
@@ -338,10 +338,10 @@ fn estimate_intersection(args: &HllIntersectArgs) -> Result<VerbOutcome> {
     }
     let (a, b) = (united(&args.a)?, united(&args.b)?);
     let found = a.compare(&b).intersection;
-    // Written so that NaN is refused.
+    // This comparison is false for NaN.
     let is_certain = found.margin_of_error() <= found.value;
     if !is_certain && !args.uncertain {
-        // No mistake, and nothing is damaged: the answer is that there is none.
+        // Neither a usage error nor a damaged file: the estimate is below its own error.
         return Err(anyhow!(
             "the intersection cannot be told from nothing: {} ± {} (95 %)\n\
              hint: sketches of a larger log2m tell more; --uncertain prints it all the same",
@@ -383,7 +383,7 @@ fn estimate_intersection(args: &HllIntersectArgs) -> Result<VerbOutcome> {
     Ok(VerbOutcome::Complete)
 }
 
-/// Three digits, or all of a whole number's.
+/// Formats an estimate with three digits, or all digits of a whole number.
 fn format_estimate(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() { "unknown" } else { "infinite" }.to_owned();
@@ -402,7 +402,7 @@ fn format_estimate(value: f64) -> String {
     format!("{value:.3}")
 }
 
-/// Calls `take` with each sketch that a word stands for.
+/// Calls `take` with each sketch of an argument.
 fn for_each_sketch(
     word: &str,
     max_log2m: u8,
@@ -422,7 +422,7 @@ fn for_each_sketch(
     let (name, mut file) = open_values(Path::new(word))?;
     let failed = |error| Error::io("read", &name, error);
     let start = file.fill_buf().map_err(failed)?;
-    // Version and type are one byte, which no text begins with.
+    // Version and type take one byte, which is no first byte of any text.
     if start.first().is_some_and(|byte| (0x10..0x20).contains(byte)) {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(failed)?;
@@ -443,7 +443,7 @@ fn for_each_sketch(
     })
 }
 
-/// Whether a line may be the name of a column.
+/// Returns true if a line may be the name of a column.
 fn is_column_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_alphabetic() || first == '_')
         && text.chars().all(|char| char.is_alphanumeric() || " _-.".contains(char))
@@ -457,14 +457,14 @@ fn invalid_hex_error(place: &str) -> anyhow::Error {
     )
 }
 
-/// The bytes of hexadecimal digits, behind `\x` or none; COPY doubles the backslash.
+/// Decodes hexadecimal digits with an optional `\x` in front; COPY doubles the backslash.
 fn decode_sketch_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim();
     let digits = digits.trim_start_matches('\\').strip_prefix('x').unwrap_or(digits);
     decode_hex(digits).filter(|bytes| !bytes.is_empty())
 }
 
-/// A sketch that was given itself, as messages call it.
+/// Shortens a sketch given as an argument, for messages.
 fn abridge_argument(word: &str) -> String {
     const CHARS_MAX: usize = 24;
     match word.char_indices().nth(CHARS_MAX) {
@@ -473,7 +473,7 @@ fn abridge_argument(word: &str) -> String {
     }
 }
 
-/// An error of a sketch from a place; none where it is a parameter's.
+/// Converts an error of a sketch from `place`; `place` is empty for errors of parameters.
 fn convert_sketch_error(place: &str, error: SketchError) -> Error {
     let (offset, reason) = match error {
         SketchError::ParameterOutOfRange { .. } => {
@@ -489,7 +489,7 @@ fn convert_sketch_error(place: &str, error: SketchError) -> Error {
     Error::Corrupt { path: place.to_owned(), offset, reason, hint: None }
 }
 
-/// A file's name, and what is in it.
+/// Opens a file, or standard input for `-`, and returns its name for messages and its reader.
 fn open_values(path: &Path) -> Result<(String, Box<dyn BufRead>)> {
     if path == Path::new("-") {
         return Ok(("standard input".to_owned(), Box::new(std::io::stdin().lock())));
@@ -498,7 +498,7 @@ fn open_values(path: &Path) -> Result<(String, Box<dyn BufRead>)> {
     Ok((path.display().to_string(), Box::new(BufReader::with_capacity(1 << 18, file))))
 }
 
-/// Calls `take` with each line, without its end, and its number.
+/// Calls `take` with the number and text of each line, without its line ending.
 fn for_each_line(
     name: &str,
     lines: &mut dyn BufRead,
@@ -536,12 +536,12 @@ fn check_write_args(args: &HllWriteArgs) -> Result<()> {
     }
 }
 
-/// Writes a sketch to where it is wanted.
+/// Writes a sketch to the output that the arguments name.
 fn write_sketch(mut hll: Hll, args: &HllWriteArgs) -> Result<VerbOutcome> {
     if args.sparse == Some(HllSparseLimit::Never) {
         let params = HllParams { sparse: false, ..hll.params() };
         let mut other = Hll::new(params).map_err(|error| convert_sketch_error("", error))?;
-        // The smaller of each parameter holds: only this one is.
+        // A merge keeps the smaller of each parameter; only `sparse` differs here.
         other.merge_owned(hll);
         hll = other;
     }

@@ -1,4 +1,4 @@
-//! `ids`: sets of 64-bit ids in files, combined.
+//! `ids`: combines sets of 64-bit ids in files.
 
 use std::io::{BufWriter, IsTerminal, Write};
 
@@ -48,7 +48,7 @@ pub(super) fn ids(args: IdsArgs) -> anyhow::Result<VerbOutcome> {
     if request.operation == SetOperation::Count {
         print_paged(format!("{}\n", counts.output_ids).as_bytes())?;
     }
-    // What was counted on the way is for people, and for who writes a file.
+    // The counts are for people, and for programs that write to a file.
     if request.output.is_some() || std::io::stderr().is_terminal() {
         let of_each = request.inputs.iter().zip(&counts.input_ids);
         let of_each: Vec<String> = of_each

@@ -1,4 +1,4 @@
-//! `jobs`: the job log.
+//! `jobs`: reports from the job log.
 
 use std::fmt::Display;
 
@@ -47,7 +47,7 @@ fn list_runs(log: &JobLog, args: &JobsListArgs) -> anyhow::Result<VerbOutcome> {
     print_report(&listing, args.format, &serde_json::to_value(&listing.runs)?, &listing.damage)
 }
 
-/// Prints a report: its text, or as JSON one line per run or one in all.
+/// Prints a report as text, or as JSON: an array as one line per run, anything else as one line.
 fn print_report(
     text: &impl Display,
     format: TextOrJson,

@@ -1,4 +1,13 @@
-//! What each verb does.
+//! The verbs: each turns its arguments into requests to the engine and prints the results.
+//!
+//! - `query`: `query`, `run` and `merge`
+//! - `convert`, `check`, `sort`, `ids`, `hll`, `jobs`, `cluster`: the verbs of these names
+//! - `schema_and_head`: `schema` and `head`
+//! - `fs`: `cat`, `get`, `put`, `ls`, `stat` and `du`
+//! - `shell`: the SQL shell
+//! - `result_output`: writing of results and coverage
+//! - `remote_read_report`: the text of `--stats`
+//! - `background_work`: work on a thread while the progress bar moves
 
 mod background_work;
 mod check;
@@ -38,31 +47,31 @@ use crate::terminal;
 pub(crate) use self::shell::{has_interactive_terminal as is_shell_possible, run_shell};
 pub(crate) use self::sort::{sort_lines, sort_rows, sorts_by_columns};
 
-/// How a verb ended, other than with an error.
+/// The outcome of a verb that ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VerbOutcome {
-    /// All of it.
+    /// The whole input was used.
     Complete,
-    /// Less than all of the input, as allowed.
+    /// A part of the input was left out, as the options allow.
     Incomplete,
-    /// What was asked is not so: a file is not whole, a schema does not fit.
+    /// The answer is negative: a file is damaged, or a schema does not fit.
     NegativeAnswer,
 }
 
-/// Does what was asked.
+/// Runs a verb.
 pub(crate) fn run_verb(verb: Verb) -> anyhow::Result<VerbOutcome> {
     let asks_for_stats = verb.read_ahead_args().is_some_and(|read_ahead| read_ahead.stats);
     terminal::report_silent_hosts();
     report_remote_reads_after(asks_for_stats, || dispatch_verb(verb))
 }
 
-/// Does it, and tells what reading remote files did, if that is asked for.
+/// Runs `work`, and prints statistics of remote reads if they are requested.
 fn report_remote_reads_after(
     asks_for_stats: bool,
     work: impl FnOnce() -> anyhow::Result<VerbOutcome>,
 ) -> anyhow::Result<VerbOutcome> {
     let performed = work();
-    // For what has no run of its own.
+    // For verbs without a run, which would do this itself.
     remote::tuning::record_finished_run();
     if asks_for_stats {
         terminal::print_note(&remote_read_report::describe_remote_reads(&remote::read_stats()));
@@ -101,8 +110,9 @@ fn print_completions(args: &CompletionsArgs) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Complete)
 }
 
-/// Writes text for people to standard output, through the pager where that is a terminal and it is long. What names
-/// of files and columns have in them that a terminal would obey is made visible.
+/// Writes text for people to standard output, through the pager if it is longer than the screen of a
+/// terminal. Control characters from names of files and columns are made visible, because a terminal would
+/// obey them.
 fn print_paged(bytes: &[u8]) -> Result<()> {
     let text = escape_control_chars(&String::from_utf8_lossy(bytes), &['\n', '\t']);
     let mut pages = PagedStdout::new(true);
@@ -113,7 +123,7 @@ fn print_paged(bytes: &[u8]) -> Result<()> {
     })
 }
 
-/// The text of a file, or of standard input for `-`.
+/// Reads the text of a file, or of standard input for `-`.
 fn read_text(path: &Path) -> Result<String> {
     let shown = if path == Path::new("-") { Path::new("standard input") } else { path };
     let text = if path == Path::new("-") {
@@ -125,13 +135,13 @@ fn read_text(path: &Path) -> Result<String> {
     text.map_err(|error| Error::io("read", shown, error))
 }
 
-/// The program that repeated flags name, if any.
+/// Returns the program that repeated flags name, if any.
 fn parse_program(words: &[String]) -> Result<Option<FilterProgram>> {
     Ok((!words.is_empty()).then(|| FilterProgram::new(words.to_vec())).transpose()?)
 }
 
 impl SourceArgs {
-    /// How files are read, for whatever URL.
+    /// Returns the options for reading files as a source without a URL.
     fn to_source_spec(&self) -> Result<SourceSpec> {
         Ok(SourceSpec {
             url: String::new(),
@@ -175,11 +185,11 @@ impl SourceArgs {
 }
 
 impl StorageArgs {
-    /// The settings, checked.
+    /// Returns the validated storage options.
     fn to_storage_options(&self) -> Result<StorageOptions> {
         let mut options = StorageOptions::default();
         for text in &self.storage_option {
-            // Told here and not where words are parsed, which would show what may be a secret.
+            // Validated here and not by clap, whose message would show the value, which may be secret.
             let (name, value) = text.split_once('=').unwrap_or_default();
             options.set(name, value)?;
         }
@@ -188,7 +198,7 @@ impl StorageArgs {
 }
 
 impl Verb {
-    /// How remote files are read, where any are.
+    /// Returns the read-ahead options of a verb that has them.
     fn read_ahead_args(&self) -> Option<&ReadAheadArgs> {
         match self {
             Verb::Query(args) => Some(&args.source.read_ahead),
@@ -208,7 +218,7 @@ impl Verb {
 }
 
 impl ReadAheadArgs {
-    /// The settings of a store, with these.
+    /// Returns the storage options with these options set.
     fn set_storage_options(&self, mut options: StorageOptions) -> Result<StorageOptions> {
         for (name, value) in [
             ("read_block", &self.read_block),

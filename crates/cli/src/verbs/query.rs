@@ -1,4 +1,4 @@
-//! `query`, `run` and `merge`: results.
+//! `query`, `run` and `merge`: the verbs that return results.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<VerbOutcome> {
     )?;
     program_files::attach_program_files(files.as_ref(), &mut defaults.filter_program);
     let query = Query { sql, file_defaults: defaults, turbo, ..Query::default() };
-    // The log keeps the statement without the values, which may be nobody's business.
+    // The job log records the statement without its values, which may be confidential.
     let about = RunDescription {
         verb: "query",
         mapper: Some(query.sql.clone()),
@@ -85,7 +85,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<VerbOutcome> {
         if let (Some(_), Some(output)) = (&copy, &args.sink.output) {
             return Err(copy_flag_conflict("--output", output).into());
         }
-        // With `--explain` the format is that of the plan.
+        // With `--explain`, `--format` is the format of the plan.
         let output = args.sink.output.as_deref().map(SinkSpec::new);
         let explaining = ExplanationOptions {
             submission: posting(false),
@@ -114,7 +114,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<VerbOutcome> {
     if query.turbo.is_some() {
         terminal::answer_early_on_signal(&preparation.settings.stop_reading);
     }
-    // Whoever looks at data sees what is wrong with it beside what is not.
+    // On a terminal, malformed records are shown beside the intact ones.
     if args.limits.max_bad.is_none() && writes_to_terminal(&sink) {
         preparation.settings.max_bad = BadRecordLimit::Unlimited;
     }
@@ -140,7 +140,7 @@ pub(super) fn query(args: &QueryArgs) -> anyhow::Result<VerbOutcome> {
     )
 }
 
-/// Returns true for one word that ends in `.sql`, which no statement does.
+/// Returns true for a single word that ends in `.sql`, which is no statement.
 fn is_sql_file(text: &str) -> bool {
     let text = text.trim();
     let suffix = text.len().checked_sub(4).and_then(|start| text.get(start..));
@@ -148,18 +148,18 @@ fn is_sql_file(text: &str) -> bool {
         && (!text.contains(char::is_whitespace) || Path::new(text).exists())
 }
 
-/// A query that is asked of a master, if one is named.
+/// A query to send to a master, if the options name one.
 pub(super) struct MasterSubmission<'a> {
     pub(super) verb: &'static str,
-    /// What those see of it who look at the master's jobs.
+    /// The text that the master's job list shows.
     pub(super) displayed_text: &'a str,
     pub(super) job_limits: &'a ResourceLimits,
-    /// Whether somebody at a terminal watches it.
+    /// True if a person at a terminal watches interim results.
     pub(super) is_watched: bool,
 }
 
 impl MasterSubmission<'_> {
-    /// What a master is asked, if one is named.
+    /// Returns the master that the options name and the request for it, if they name one.
     fn master_and_request(
         &self,
         (on, limits): (&ExecutionTargetArgs, &ResourceLimitArgs),
@@ -189,14 +189,14 @@ impl MasterSubmission<'_> {
     }
 }
 
-/// How it is said how a query would be run.
+/// The options of an explanation.
 struct ExplanationOptions<'a> {
     submission: MasterSubmission<'a>,
     on: &'a ExecutionTargetArgs,
     limits: &'a ResourceLimitArgs,
     /// `text` or `json`.
     format: Option<&'a str>,
-    /// Where the result would go.
+    /// The output that the result would go to.
     output: Option<&'a SinkSpec>,
     cluster: Option<&'a ClusterSpec>,
 }
@@ -300,7 +300,7 @@ pub(super) fn run_job(args: &RunArgs) -> anyhow::Result<VerbOutcome> {
     )
 }
 
-/// Starts a query; somebody at a terminal watches it.
+/// Starts a query, with interim results if the sink can show them.
 fn start_query(
     query: Query,
     preparation: &PreparedRun,
@@ -348,7 +348,7 @@ pub(super) fn merge(args: MergeArgs) -> anyhow::Result<VerbOutcome> {
     )
 }
 
-/// The limits as settings, with Ctrl-C wired to them.
+/// Turns limits into run settings that Ctrl-C cancels.
 fn prepare_interruptible(
     own: &ResourceLimits,
     job: &ResourceLimits,
@@ -358,7 +358,7 @@ fn prepare_interruptible(
     Ok(preparation)
 }
 
-/// The same for a run that is recorded in the job log.
+/// Turns limits into settings like [`prepare_interruptible`], for a run that the job log records.
 pub(super) fn begin_recorded(
     own: &ResourceLimits,
     job: &ResourceLimits,
@@ -378,7 +378,7 @@ fn connect_signals(preparation: &PreparedRun) -> anyhow::Result<()> {
     terminal::watch_signals(&preparation.settings.cancel)
 }
 
-/// Prints how a query would be run and what would be written, and what it would take on a cluster.
+/// Prints the plan of a query, its outputs, and the forecast for a cluster.
 fn print_explanation(
     explanation: &ExplanationOptions<'_>,
     query: Query,

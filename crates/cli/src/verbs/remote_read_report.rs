@@ -1,4 +1,4 @@
-//! What reading remote files did, in words.
+//! Describes the statistics of remote reads as text.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use tidemill_engine::coverage::{format_decimal_bytes, format_grouped_digits};
 use tidemill_engine::memory_budget::format_binary_bytes;
 use tidemill_engine::remote::ReadStats;
 
-/// Two lines: which bytes came from where, and who waited for them; a third about how objects were read ahead, if any
-/// was.
+/// Returns two lines: the bytes by origin, and the waits. A third line has the block and window sizes of the
+/// read-ahead, if there was any.
 pub(super) fn describe_remote_reads(stats: &ReadStats) -> String {
     let of = |count: u64, one: &str, several: &str| {
         format!("{} {}", format_grouped_digits(count), if count == 1 { one } else { several })

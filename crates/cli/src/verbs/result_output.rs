@@ -1,4 +1,4 @@
-//! Where a result goes, and what is said about it.
+//! Writes results to sinks and terminals, and prints the summary of a run.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -19,15 +19,15 @@ use crate::stdout_display::{self, PagedStdout};
 use crate::terminal::{self, RunProgressBar};
 
 impl SinkArgs {
-    /// The flags over what a job file says.
+    /// Returns the sink of these flags, with a job file's sink as default.
     pub(crate) fn to_sink_spec(&self, job: Option<&SinkSpec>) -> Result<SinkSpec> {
         self.write.to_sink_spec(self.output.as_deref(), job)
     }
 
-    /// The output of a `COPY … TO`, with the flags that it has no option for.
+    /// Returns the sink of a `COPY … TO`, with the flags for which COPY has no option.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a flag that says what the statement says.
+    /// [`Error::Usage`] for a flag that duplicates a part of the statement.
     pub(crate) fn copy_to_sink_spec(&self, copy: &SinkSpec) -> Result<SinkSpec> {
         let WriteArgs { format, compression, no_header, .. } = &self.write;
         for (flag, value) in
@@ -44,7 +44,7 @@ impl SinkArgs {
     }
 }
 
-/// Refuses a flag beside `COPY … TO`, which says the same itself.
+/// Returns the error for a flag that duplicates a part of `COPY … TO`.
 pub(super) fn copy_flag_conflict(flag: &str, value: &str) -> Error {
     let hint = match flag {
         "--output" => "leave --output out, or the query alone: SELECT …".to_owned(),
@@ -55,7 +55,7 @@ pub(super) fn copy_flag_conflict(flag: &str, value: &str) -> Error {
 }
 
 impl WriteArgs {
-    /// The flags over what a job file says, for a file that is named or the job's.
+    /// Returns the sink of these flags for `output`, or else for the job file's sink.
     pub(crate) fn to_sink_spec(
         &self,
         output: Option<&str>,
@@ -63,7 +63,7 @@ impl WriteArgs {
     ) -> Result<SinkSpec> {
         let mut sink = match (output, job) {
             (Some(url), Some(job)) => {
-                // Another file may have another suffix: the job's format was for its own.
+                // Another output may have another suffix, so the job's format does not apply.
                 SinkSpec { url: url.to_owned(), format: None, compression: None, ..job.clone() }
             }
             (None, Some(job)) => job.clone(),
@@ -107,10 +107,10 @@ impl WriteArgs {
     }
 }
 
-/// How a table is shown where the output is a terminal.
+/// The display settings of a table on a terminal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TableDisplaySettings {
-    /// None for all.
+    /// Maximum number of rows; `None` shows all.
     rows_max: Option<usize>,
     groups_digits: bool,
     uses_pager: bool,
@@ -118,7 +118,7 @@ pub(super) struct TableDisplaySettings {
 }
 
 impl TableDisplayArgs {
-    /// The flags, for a table of which so many rows are shown.
+    /// Returns the display settings of these flags with a maximum number of rows.
     pub(super) fn display_settings(&self, rows: DisplayedRowsLimit) -> TableDisplaySettings {
         let rows = match rows {
             DisplayedRowsLimit::All => None,
@@ -134,7 +134,7 @@ impl TableDisplayArgs {
 }
 
 impl ResultDisplayArgs {
-    /// The flags, over the defaults.
+    /// Returns the display settings of these flags.
     pub(super) fn display_settings(&self) -> TableDisplaySettings {
         self.look
             .display_settings(self.rows.unwrap_or(DisplayedRowsLimit::AtMost(DEFAULT_ROWS_MAX)))
@@ -153,22 +153,22 @@ impl TableDisplaySettings {
     }
 }
 
-/// Whether an output goes to somebody who looks at it.
+/// Returns true if the sink is a terminal.
 pub(super) fn writes_to_terminal(sink: &SinkSpec) -> bool {
     sink.url == "-" && std::io::stdout().is_terminal()
 }
 
-/// Whether that is a table.
+/// Returns true if the sink shows a table on a terminal.
 fn shows_table_on_terminal(sink: &SinkSpec) -> bool {
     writes_to_terminal(sink) && sink.format == Some(OutputFormat::Text)
 }
 
-/// Whether somebody sees the result becoming what it will be.
+/// Returns true if the sink can show interim results and replace them.
 pub(super) fn can_show_interim_results(sink: &SinkSpec) -> bool {
     shows_table_on_terminal(sink) && stdout_display::can_redraw()
 }
 
-/// Where the coverage goes as JSON.
+/// The destination of the coverage as JSON.
 pub(super) enum CoverageDestination {
     NotRequested,
     StandardOutput,
@@ -176,7 +176,7 @@ pub(super) enum CoverageDestination {
 }
 
 impl CoverageDestination {
-    /// Checks that the coverage can be written, and that the result does not go to the same place.
+    /// Opens the destination, and refuses one that is also the destination of the result.
     pub(super) fn new(flag: Option<&str>, result_url: Option<&str>) -> Result<Self> {
         match flag {
             None => Ok(CoverageDestination::NotRequested),
@@ -189,7 +189,7 @@ impl CoverageDestination {
         }
     }
 
-    /// Writes it, if it is asked for.
+    /// Writes the coverage, if there is a destination.
     pub(super) fn write(&self, coverage: &Coverage) -> Result<()> {
         match self {
             CoverageDestination::NotRequested => Ok(()),
@@ -203,27 +203,27 @@ impl CoverageDestination {
     }
 }
 
-/// How often the bar is looked at while nothing comes.
+/// Interval for redrawing the bar while no rows arrive.
 const PROGRESS_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How much is said on standard error after a run that went well.
+/// The part of a run's summary that is printed on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SummaryDetail {
-    /// What was written and what it rests on.
+    /// Outputs and coverage.
     OutputsAndCoverage,
-    /// What files were written, and what the result rests on, if it is for people.
+    /// Written files, and the coverage if the result is for people.
     OutputsAndCoverageForPeople,
-    /// Nothing, unless something was rejected or left out.
+    /// The coverage only if records were rejected or left out.
     FaultsOnly,
 }
 
-/// Where a result is kept beside being shown.
+/// A slot that retains a result in addition to its display.
 pub(super) struct ResultRetention<'a> {
     pub(super) retained_result: &'a mut Option<ResultCache>,
     pub(super) bytes_max: u64,
 }
 
-/// Waits for a run, writes its rows, and says what the result rests on.
+/// Waits for a run, writes its rows, and prints a summary.
 pub(super) fn write_result(
     running: RunHandle,
     preparation: &PreparedRun,
@@ -234,7 +234,7 @@ pub(super) fn write_result(
     write_and_retain_result(running, preparation, sink, coverage, how, None)
 }
 
-/// The same; what goes to a terminal is kept, too, where that is wanted.
+/// Writes a result like [`write_result`]; a result shown on a terminal is also retained in `keep`.
 pub(super) fn write_and_retain_result(
     mut running: RunHandle,
     preparation: &PreparedRun,
@@ -265,7 +265,7 @@ pub(super) fn write_and_retain_result(
     let written =
         write_to_sink(&mut running, sink, &preparation.run_id, settings.memory_bytes, |rows| {
             if to_terminal && rows > 0 {
-                // Rows and the bar are on the same screen.
+                // Rows and the bar share the screen.
                 bar.clear();
             } else {
                 bar.tick();
@@ -283,7 +283,7 @@ pub(super) fn write_and_retain_result(
     print_summary_and_coverage(&running, &written, sink, coverage, (how, settings.max_bad))
 }
 
-/// Says what a run that has ended has written, and what it rests on.
+/// Prints the summary of a run that has ended, and writes its coverage.
 fn print_summary_and_coverage(
     running: &RunHandle,
     written: &OutputSummary,
@@ -307,7 +307,7 @@ fn print_summary_and_coverage(
     Ok(if found.complete { VerbOutcome::Complete } else { VerbOutcome::Incomplete })
 }
 
-/// Shows a run's rows on the terminal.
+/// Shows a run's rows as a table on the terminal.
 fn show_rows_on_terminal(
     (running, enough): (&mut RunHandle, &CancelFlag),
     showing: TableDisplaySettings,
@@ -323,7 +323,7 @@ fn show_rows_on_terminal(
     let mut pages = PagedStdout::new(showing.uses_pager);
     let mut kept =
         keep.map(|keep| keep.retained_result.insert(ResultCache::new(schema, keep.bytes_max)));
-    // Its columns are known for certain when there are rows, or none.
+    // The columns are final once there are rows, or the run has ended without rows.
     let screen = |running: &mut RunHandle| -> Result<TerminalTable> {
         Ok(TerminalTable::new(
             &running.wait_for_schema(|| Ok(()))?,
@@ -334,7 +334,7 @@ fn show_rows_on_terminal(
     loop {
         match running.next_event(PROGRESS_CHECK_INTERVAL)? {
             RunEvent::InterimResult(glimpse) => {
-                // From here on what there is may be taken for the answer.
+                // From here on the user may accept the interim result.
                 terminal::answer_early_on_signal(enough);
                 if glimpse.bytes_read_share == 0.0 {
                     continue;
@@ -344,7 +344,7 @@ fn show_rows_on_terminal(
             }
             RunEvent::Batch(batch) => {
                 glimpses.erase(bar);
-                // Rows and the bar are on the same screen.
+                // Rows and the bar share the screen.
                 if showing.rows_max.is_none() && batch.num_rows() > 0 {
                     is_written = true;
                     bar.clear();
@@ -372,26 +372,27 @@ fn show_rows_on_terminal(
     let rows = table.row_count();
     let shown = table.finish(&mut pages).map_err(Error::from).and_then(|()| pages.finish());
     match shown {
-        // All has been read: whoever leaves the pager has seen enough, and what it rests on is still to be said.
+        // All rows have been read: a user who leaves the pager has seen enough, and the summary still
+        // follows.
         Ok(()) | Err(Error::ClosedPipe) => Ok(OutputSummary { rows, ..OutputSummary::default() }),
         Err(error) => Err(error),
     }
 }
 
-/// Answers as they stand, each in the place of the one before.
+/// Interim results on the terminal, each of which replaces the one before.
 struct InterimResultDisplay {
-    /// The lines of the one that is on the screen.
+    /// Number of lines that the current interim result takes.
     drawn_lines: usize,
     started_at: Instant,
 }
 
-/// What is left for the bar, and for what stands above.
+/// Number of screen lines that stay free for the bar and the lines above.
 const RESERVED_LINES: usize = 3;
 
 impl InterimResultDisplay {
     fn draw(&mut self, glimpse: &InterimResult, look: TerminalTableOptions) -> Result<()> {
         let lines_max = stdout_display::terminal_size().1.saturating_sub(RESERVED_LINES);
-        // Its head, what says how many are not shown, and what stands below.
+        // The header, the line that counts hidden rows, and the line below the table.
         let rows_max = lines_max.saturating_sub(5).max(1);
         let rows = Some(look.rows_max.unwrap_or(usize::MAX).min(rows_max));
         let mut table =
@@ -413,17 +414,17 @@ impl InterimResultDisplay {
         let mut out = std::io::stdout().lock();
         let back = self.erase_sequence();
         self.drawn_lines = lines.len();
-        // In one go, so that it does not flicker.
+        // A single write avoids flicker.
         let drawn = format!("{back}{}\n", lines.join("\n"));
         let written = out.write_all(drawn.as_bytes()).and_then(|()| out.flush());
         written.map_err(|error| Error::io("write", "standard output", error))
     }
 
-    /// What takes the one that is on the screen away.
+    /// Returns the escape sequence that erases the interim result on the screen.
     fn erase_sequence(&self) -> String {
         match self.drawn_lines {
             0 => String::new(),
-            // What was typed meanwhile stands where the cursor is.
+            // The cursor is behind anything typed meanwhile.
             lines => format!("\r\x1b[{lines}A\x1b[J"),
         }
     }
@@ -432,15 +433,15 @@ impl InterimResultDisplay {
         if self.drawn_lines > 0 {
             bar.clear();
             let mut out = std::io::stdout().lock();
-            // What cannot be written is found out by the rows that follow.
+            // A failing output is reported when the rows are written.
             let _ = out.write_all(self.erase_sequence().as_bytes()).and_then(|()| out.flush());
             self.drawn_lines = 0;
         }
     }
 }
 
-/// What stands below an answer that is not the last: as much as there is room for in a line of `width`. That it can be taken
-/// is said even where there is no room for how long it may take.
+/// Returns the line below an interim result, as detailed as `width` columns allow. Even the shortest form
+/// says that Ctrl-C accepts the result.
 fn interim_result_footer(share: f64, left: Duration, width: usize) -> String {
     let (read, left) = (coverage::format_percent(share), indicatif::HumanDuration(left));
     let says = [
@@ -454,7 +455,7 @@ fn interim_result_footer(share: f64, left: Duration, width: usize) -> String {
     fits.map_or(last, |place| &says[place]).clone()
 }
 
-/// Waits for a run that gives no rows.
+/// Waits for a run that returns no rows.
 pub(super) fn wait_for_run_without_rows(
     mut running: RunHandle,
     preparation: &PreparedRun,
@@ -475,7 +476,7 @@ pub(super) fn wait_for_run_without_rows(
     Ok(running)
 }
 
-/// Waits for a run that writes a partial table.
+/// Waits for a run that writes a partial table, and prints its summary.
 pub(super) fn finish_partial_table(
     running: RunHandle,
     preparation: &PreparedRun,
@@ -492,9 +493,9 @@ pub(super) fn finish_partial_table(
     Ok(if found.complete { VerbOutcome::Complete } else { VerbOutcome::Incomplete })
 }
 
-/// The lines on standard error after a run.
+/// Prints the summary of a run on standard error.
 fn print_summary(found: &Coverage, sink: &SinkSpec, written: &OutputSummary, how: SummaryDetail) {
-    // Only files that are named by their rows' values are not written where there are no rows.
+    // Without rows, only outputs named by column values are not written.
     if (how != SummaryDetail::FaultsOnly || found.rows.rejected > 0)
         && written.files == 0
         && sink.url != "-"
@@ -520,7 +521,7 @@ fn print_summary(found: &Coverage, sink: &SinkSpec, written: &OutputSummary, how
     let gave_up = found.estimates.iter().any(EstimateAccuracy::has_too_large_answers);
     let is_late = found.sampled.as_ref().is_some_and(|sampled| sampled.late_seconds.is_some());
     let faulty = !found.complete || found.rows.rejected > 0 || gave_up || is_late;
-    // Of a query that reads nothing there is nothing to say.
+    // A query without input has no coverage to print.
     let is_told = how == SummaryDetail::OutputsAndCoverageForPeople
         && (for_people && found.files > 0 || written.files > 0);
     if how == SummaryDetail::OutputsAndCoverage || is_told || faulty {

@@ -1,4 +1,4 @@
-//! `schema` and `head`: a first look at files.
+//! `schema` and `head`: columns and first rows of files.
 
 use std::io::IsTerminal;
 
@@ -122,7 +122,7 @@ fn schema_text(url: &str, source: &Source) -> String {
     text
 }
 
-/// Why a column cannot be read, without what to do about it.
+/// Returns the reason why a column cannot be read, without the hint.
 fn unreadable_column_reason(source: &Source, column: usize) -> Option<String> {
     let message = Error::from(source.column_error(column)?).to_string();
     Some(message.lines().next().unwrap_or_default().to_owned())
@@ -168,12 +168,12 @@ pub(super) fn show_head(args: &HeadArgs) -> anyhow::Result<VerbOutcome> {
     check_head_format(format, args.files.len())?;
     let defaults = args.source.to_source_spec()?;
     let mut preparation = prepare_run(&ResourceLimits::default(), &ResourceLimits::default())?;
-    // Set here, and not as a limit: a look keeps no copies.
+    // Set here and not as a limit, so that `head` writes no copies of rejected records.
     if let Some(max_bad) = &args.max_bad {
         preparation.settings.max_bad = max_bad.parse()?;
     }
     terminal::watch_signals(&preparation.settings.cancel)?;
-    // Rows are wanted from the start of the input; more threads would only read ahead.
+    // The rows come from the start of the input; more threads would only read ahead.
     preparation.settings.threads = 1;
     let mut outcome = VerbOutcome::Complete;
     for (position, url) in args.files.iter().enumerate() {

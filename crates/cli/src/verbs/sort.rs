@@ -1,4 +1,4 @@
-//! `sort`: lines in order, as GNU sort has them, and rows by their columns, in memory or beyond it.
+//! `sort`: sorts lines with GNU sort's options, and rows by their columns, in memory or on disk.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -18,14 +18,14 @@ use super::{VerbOutcome, print_paged};
 use crate::args::SortByArgs;
 use crate::terminal::{self, RunProgressBar};
 
-/// What stands behind the help of sorting lines.
+/// Text after the help of line sorting.
 const SORT_BY_HELP: &str = "
 With --by COLUMNS the rows of tables are sorted, of any format, here or in a bucket:
   tidemill sort --by country,revenue:desc sales.csv -o sorted.parquet
 `tidemill sort --by COLUMNS --help` has the options of that.
 ";
 
-/// `tidemill sort`, with the words behind it.
+/// `tidemill sort WORD…`, with the words of GNU sort.
 pub(crate) fn sort_lines(words: Vec<OsString>) -> anyhow::Result<VerbOutcome> {
     if let Some(model) = model_parameters(&words)? {
         let model =
@@ -67,7 +67,7 @@ pub(crate) fn sort_lines(words: Vec<OsString>) -> anyhow::Result<VerbOutcome> {
     })
 }
 
-/// Whether the words ask for rows of tables: they have `--by`.
+/// Returns true if the words contain `--by`, which sorts rows of tables.
 pub(crate) fn sorts_by_columns(words: &[OsString]) -> bool {
     let mut words = words.iter().map(|word| word.to_str().unwrap_or_default());
     words
@@ -112,7 +112,7 @@ fn run_row_sort(args: SortByArgs) -> anyhow::Result<VerbOutcome> {
     )
 }
 
-/// Refuses `--by amount desc FILE`, where the shell makes a file of the direction.
+/// Refuses `--by amount desc FILE`, where the direction has become a file argument.
 fn refuse_direction_argument(by: &str, files: &[String]) -> Result<(), Error> {
     let is_direction = |file: &&String| {
         ["asc", "desc"].iter().any(|word| file.eq_ignore_ascii_case(word))
@@ -126,7 +126,7 @@ fn refuse_direction_argument(by: &str, files: &[String]) -> Result<(), Error> {
     Err(Error::usage_with_hint(format!("no such file: `{direction}`"), hint))
 }
 
-/// The cluster whose cost is asked for by `--model`.
+/// Returns the parameters of `--model`, the cost model of a cluster sort.
 fn model_parameters(words: &[OsString]) -> Result<Option<String>, Error> {
     let of = |word: &OsString| word.to_str().unwrap_or_default().to_owned();
     match words {
@@ -146,7 +146,8 @@ fn model_parameters(words: &[OsString]) -> Result<Option<String>, Error> {
     }
 }
 
-/// An error as the other verbs tell it. GNU sort's status of all errors is 2, as 1 says that a file is out of order.
+/// Translates an error of GNU sort. The status of all its errors is 2, as 1 means that a file is out of
+/// order.
 fn translate_gnu_sort_error(error: gnu::GnuSortError) -> Error {
     match error {
         gnu::GnuSortError::Io { source, .. } if source.kind() == ErrorKind::BrokenPipe => {

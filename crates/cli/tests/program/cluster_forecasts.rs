@@ -1,6 +1,6 @@
-//! What would a query take on a cluster?
+//! Forecasts of a query's run time on a cluster.
 //!
-//! What is measured is another each time: what is looked at is how the figures hang together.
+//! Measured values differ between runs, so the tests check the relations between the figures.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::TestFolder;
 
 const SQL: &str = "SELECT k, count() AS n, sum(v) AS v FROM 'logs.csv' GROUP BY k";
 
-/// 100,000 rows of seven keys, in 1.3 MB.
+/// Writes 100,000 rows of seven keys, in 1.3 MB.
 fn write_logs(place: &TestFolder) {
     let rows = (0..100_000).map(|i| format!("{},{i},{}\n", i % 7, i % 10));
     place.write("logs.csv", format!("k,v,w\n{}", rows.collect::<String>()));
@@ -113,7 +113,7 @@ fn forecast_of_unsplittable_files_has_one_split_per_file() {
     let found = forecast(&place, &[&sql, "--cluster", "cores=8"]);
     assert_eq!(found["measured"]["start_seconds"], Value::Null);
     assert_eq!(found["measured"]["rows"], 100_000);
-    // A file cannot be cut: on more cores it takes as long.
+    // The file cannot be split, so more cores do not help.
     assert_eq!(found["outlooks"][0]["splits"], 1);
     assert_eq!(found["outlooks"][0]["bound"], "splits");
 }

@@ -1,4 +1,4 @@
-//! `COPY (SELECT …) TO 'file'` is the query with an output.
+//! `COPY (SELECT …) TO 'file'` equals the query with an output.
 
 use crate::TestFolder;
 
@@ -64,7 +64,7 @@ fn copy_follows_the_rules_of_outputs() {
     assert!(says.starts_with("error: `a.csv` exists already"), "{says}");
     place.run_ok(&["query", &copy("'a.csv' (OVERWRITE)")]);
     place.run_ok(&["query", &copy("'a.csv'"), "--overwrite"]);
-    // What fails leaves what was there.
+    // A failed copy leaves existing files unchanged.
     place.write("bad.csv", "km\n1\nx\n");
     let bad = "COPY (SELECT * FROM 'bad.csv') TO 'a.csv' (OVERWRITE)";
     place.run_failing(1, &["query", bad, "--schema", "km DOUBLE"]);

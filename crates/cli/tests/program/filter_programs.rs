@@ -1,4 +1,4 @@
-//! Programs of the user's that bytes go through, on the way in and on the way out.
+//! Programs that filter the bytes of sources and outputs.
 
 use std::fs;
 use std::process::Stdio;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::TestFolder;
 use crate::interruption::{has_staging_folder, send_signal, wait_for_exit, wait_until};
 
-/// A folder with `in.txt` of words and a number, a few thousand lines in two files.
+/// Returns a folder with two files of words and numbers, a few thousand lines each.
 fn folder_with_data() -> TestFolder {
     let place = TestFolder::new();
     let lines = |from: u64| -> String {
@@ -47,12 +47,12 @@ fn source_program_filters_each_file() {
     let query =
         [&["query", sql][..], &words, &["echo word,n; tr ';' ','", "--source-format", "csv"]];
     assert_eq!(place.run_ok(&query.concat()), expected_table());
-    // Compressed files are decompressed first, and without a format its output is lines.
+    // Compressed files are decompressed first. Without a format, the program's output is read as lines.
     place.write("c.dat", "one\ntwo\n");
     assert!(place.program("gzip").arg("c.dat").status().unwrap().success());
     let lines = ["query", "SELECT line FROM 'c.dat.gz'", "--source-exec", "rev"];
     assert_eq!(place.run_ok(&lines), "line\neno\nowt\n");
-    // It knows which file it is given.
+    // The program knows the name of its file.
     let sql = "SELECT line, count() AS n FROM '*.dat' GROUP BY line ORDER BY line";
     let script = "cat > /dev/null; echo $TIDEMILL_FILE";
     let named = [&["query", sql][..], &words, &[script]].concat();
@@ -68,13 +68,13 @@ fn source_without_url_reads_a_programs_output() {
          source'\n[tables]\nn = 'count()'\nsum = 'sum(n)'\n",
     );
     assert_eq!(place.run_ok(&["run", "job.toml"]), "n,sum\n100000,5000050000\n");
-    // No more of it is wanted than the first rows.
+    // Only the first rows of an endless program are read.
     place.write("job.toml", "[source]\nexec = ['yes']\n[map]\nsql = 'SELECT line FROM source'\n");
     let job = first_rows_of_endless_job(&place);
     assert_eq!(job, "line\ny\ny\n");
 }
 
-/// The first rows of an endless program, by way of a reader that closes the pipe.
+/// Returns the first rows of an endless program, through a reader that closes the pipe.
 fn first_rows_of_endless_job(place: &TestFolder) -> String {
     use std::io::Read;
     let mut command = place.tidemill(&["run", "job.toml"]);
@@ -131,7 +131,7 @@ fn sink_program_filters_each_file() {
     place.write("job.toml", format!("{JOB}\n[sink]\nurl = 'out.csv'\nexec = ['tr', 'w', 'W']\n"));
     place.run_ok(&["run", "job.toml"]);
     assert_eq!(place.read("out.csv"), expected_table().replace('w', "W"));
-    // One per value, each through a program of its own; formats that are spooled too.
+    // One file per value, each through a program of its own; spooled formats too.
     let sql = "SELECT line, length(line) AS k FROM '*.dat'";
     for (format, program) in
         [("csv", &["gzip", "-9"][..]), ("json", &["gzip"]), ("parquet", &["gzip"])]
@@ -182,7 +182,7 @@ fn interrupt_ends_a_hanging_program_in_turbo_mode() {
         let started = place.path().join("started");
         let _ = fs::remove_file(&started);
         let sql = "SELECT count() AS n FROM '*.dat'";
-        // What the columns are is looked for in what the program gives.
+        // The columns are inferred from the program's output.
         let words = [&["query", sql, "--source-format", "csv"][..], &exec, patience].concat();
         let mut command = place.tidemill(&words);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -210,7 +210,7 @@ fn time_of_the_sink_program_counts_towards_the_deadline() {
     assert!(!coverage.contains("\"late_seconds\": null"), "{coverage}");
 }
 
-/// A job whose programs look words up in files that they find by name.
+/// A job whose programs look up words in files that they find by name.
 const LOOKUP_JOB: &str = r#"
 files = ["geo/names.csv", "tools/look.sh"]
 [source]
@@ -229,7 +229,7 @@ exec = ["sh", "-c", "cat - names.csv"]
 fn programs_find_files_by_name_in_their_working_folder() {
     let place = folder_with_data();
     place.write("geo/names.csv", "w0;zero\n");
-    // What it leaves behind goes with its folder.
+    // Files that the program leaves behind are removed with its folder.
     let script = "echo word; echo > left; while read line; do case $line in w0*) cut -d ';' -f 2 \
                   names.csv;; *) echo other;; esac; done; test $(ls | wc -l) = 3";
     place.write("tools/look.sh", script);
@@ -239,7 +239,7 @@ fn programs_find_files_by_name_in_their_working_folder() {
     assert_eq!(place.read("out.csv"), "word,n\nother,6857\nzero,1143\nw0;zero\n");
     assert!(!place.path().join("left").exists());
     assert_eq!(fs::read_dir(&spilled).unwrap().count(), 1);
-    // By flags; a program on the path, and one by its path.
+    // The same with flags; one program is on the path, the other is named by its path.
     let sql = "SELECT word, count() AS n FROM '*.dat' GROUP BY word ORDER BY word";
     place.write("tools/run", format!("#!/bin/sh\n{script}"));
     let run = place.path().join("tools/run");

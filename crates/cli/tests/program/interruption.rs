@@ -1,4 +1,4 @@
-//! What is left when it is stopped, killed, or not listened to?
+//! Interrupts, kills and closed pipes: exit statuses, and the files that remain.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::TestFolder;
 
-/// Waits until something is so; a test that waits in vain fails here, after far more than it takes
-/// on a machine that has much else to do.
+/// Waits until a condition holds. After far more time than a busy machine needs, the test
+/// fails.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -22,11 +22,11 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 pub(crate) fn send_signal(child: &Child, number: i32) {
     let id = i32::try_from(child.id()).unwrap();
-    // SAFETY: it sends a signal to a child that has not been waited for.
+    // SAFETY: the call sends a signal to a child that has not been waited for.
     assert_eq!(unsafe { libc::kill(id, number) }, 0);
 }
 
-/// Whether the process has begun to handle SIGINT itself.
+/// Returns true if the process handles SIGINT itself.
 pub(crate) fn handles_sigint(child: &Child) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{}/status", child.id())) else {
         return false;
@@ -39,7 +39,7 @@ pub(crate) fn has_staging_folder(place: &TestFolder, folder: &str) -> bool {
     place.file_names(folder).iter().any(|name| name.starts_with(".tidemill-"))
 }
 
-/// A run that has read rows from standard input, has begun its output and waits for more.
+/// Starts a run that has read rows from standard input, has staged its output and waits for more rows.
 fn start_waiting_run(place: &TestFolder, words: &[&str], folder: &str) -> Child {
     let mut command = place.tidemill(words);
     let mut child = command
@@ -48,7 +48,7 @@ fn start_waiting_run(place: &TestFolder, words: &[&str], folder: &str) -> Child 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // More than what inference looks at, so that the run goes on to its output.
+    // More rows than inference reads, so that the run proceeds to its output.
     let rows: String = (0..200_000).map(|i| format!("{},{i}\n", i % 5)).collect();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"k,x\n").unwrap();
@@ -105,7 +105,7 @@ fn interrupt_ends_a_run_blocked_in_a_read() {
         let mut command = place.tidemill(words);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // Nobody writes, so its first read does not come back.
+        // No writer exists, so the first read blocks.
         let stdin = child.stdin.take();
         wait_until("it handles signals", || handles_sigint(&child));
         send_signal(&child, libc::SIGINT);
@@ -124,7 +124,7 @@ fn file_size_limit_fails_the_run_and_leaves_no_files() {
     for output in ["out.csv", "out.parquet"] {
         let mut command = place.tidemill(&["query", "SELECT * FROM 'rows.csv'", "-o", output]);
         let limit = libc::rlimit { rlim_cur: 50_000, rlim_max: 50_000 };
-        // SAFETY: between fork and exec it makes one system call.
+        // SAFETY: the closure makes one system call between fork and exec.
         unsafe {
             command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
                 0 => Ok(()),
@@ -151,8 +151,8 @@ fn next_run_removes_staged_files_of_a_killed_run() {
     assert_eq!(place.files("out"), [("1.csv".to_owned(), b"k,x\n1,2\n".to_vec())]);
 }
 
-/// Whenever it comes: `make soak` repeats it for a given time. What is left after every single
-/// operation of a commit is among the tests of the sink.
+/// Kills a run at varying times; `make soak` repeats it for a given time. The sink's tests cover every single
+/// operation of a commit.
 #[test]
 #[ignore = "kills from outside: make soak repeats it for a given time"]
 fn soak_runs_killed_at_any_moment() {
@@ -224,11 +224,11 @@ fn closed_output_pipe_is_no_error() {
 fn progress_bar_appears_on_terminals_only_and_is_erased() {
     let place = TestFolder::new();
     let (mut master, mut slave) = (0, 0);
-    // SAFETY: both descriptors are written, and nothing else is asked for.
+    // SAFETY: the call writes both descriptors and reads nothing else.
     let opened =
         unsafe { libc::openpty(&mut master, &mut slave, null_mut(), null_mut(), null_mut()) };
     assert_eq!(opened, 0);
-    // SAFETY: openpty has just given them to us.
+    // SAFETY: openpty has just returned these descriptors.
     let (master, slave) =
         unsafe { (fs::File::from_raw_fd(master), Stdio::from(fs::File::from_raw_fd(slave))) };
     let mut command = place.tidemill(&PARTITIONED_QUERY);
@@ -248,7 +248,7 @@ fn progress_bar_appears_on_terminals_only_and_is_erased() {
     }
     drop(stdin);
     assert!(child.wait().unwrap().success());
-    // What was drawn is wiped: the last thing is a cleared line, not a bar.
+    // The bar is erased: the output ends with a cleared line.
     let mut rest = Vec::new();
     // A closed terminal is an error on Linux and an end elsewhere.
     let _ = screen.read_to_end(&mut rest);
@@ -260,8 +260,8 @@ fn progress_bar_appears_on_terminals_only_and_is_erased() {
     );
 }
 
-/// Rows from a pipe that stays open are there when they have come, not when a block of them is full or a filter has
-/// gathered enough.
+/// Rows of an open pipe are returned as they arrive, and not when a block of them is full or a filter has
+/// collected enough.
 #[test]
 fn rows_of_an_open_pipe_are_read_as_they_arrive() {
     let place = TestFolder::new();
@@ -290,7 +290,7 @@ fn rows_of_an_open_pipe_are_read_as_they_arrive() {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // Whoever has enough closes its end.
+        // A run that has enough rows closes its end of the pipe.
         let _ = stdin.write_all(lines.as_bytes());
         let mut stdout = child.stdout.take().unwrap();
         let (ended, stderr) = wait_for_exit(child);
@@ -302,13 +302,14 @@ fn rows_of_an_open_pipe_are_read_as_they_arrive() {
     }
 }
 
-/// What compressed bytes decode to counts as soon as they have come, though neither the stream's end nor the pipe's has.
+/// Decoded rows count as soon as their compressed bytes have arrived, before the end of the stream or the
+/// pipe.
 #[test]
 fn rows_of_an_open_compressed_pipe_are_read_as_they_arrive() {
     let place = TestFolder::new();
     for (rows, stops, expected, status) in [
         (400_000, ["--deadline", "5s"], "n\n400000\n", 3),
-        // So few that types are told by what has come.
+        // So few rows that the types are inferred from them.
         (1_000, ["--deadline", "4s"], "n\n1000\n", 3),
         (1_000, ["--find", "2"], "x\n0\n1\n", 0),
     ] {
@@ -316,7 +317,7 @@ fn rows_of_an_open_compressed_pipe_are_read_as_they_arrive() {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(lines.as_bytes()).unwrap();
         let whole = gzip.finish().unwrap();
-        // Without the stream's last bytes, a checksum and a length, and with them.
+        // Without the last bytes of the stream, a checksum and a length, and with them.
         for bytes in [&whole[..whole.len() - 8], &whole] {
             let sql = match stops[0] {
                 "--find" => "SELECT x FROM '-'",
@@ -327,7 +328,7 @@ fn rows_of_an_open_compressed_pipe_are_read_as_they_arrive() {
             let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut child = piped.spawn().unwrap();
             let mut stdin = child.stdin.take().unwrap();
-            // Whoever has enough closes its end.
+            // A run that has enough rows closes its end of the pipe.
             let _ = stdin.write_all(bytes);
             let mut stdout = child.stdout.take().unwrap();
             let (ended, stderr) = wait_for_exit(child);
@@ -340,14 +341,15 @@ fn rows_of_an_open_compressed_pipe_are_read_as_they_arrive() {
     }
 }
 
-/// A writer that stands still within a record, as those do that fill buffers: what is whole counts, and is shown in time.
+/// A writer may stop within a record, as buffering writers do: complete records count and are returned in
+/// time.
 #[test]
 fn pipe_that_stalls_within_a_record_yields_the_records_before() {
     let place = TestFolder::new();
     let json = "{\"a\":1,\"b\":2}\n{\"a\":3,\"b\":4}\n{\"a\":5,";
     for (format, text) in [("csv", "a,b\n1,2\n3,4\n5,"), ("json", json)] {
         for (words, status) in [
-            // Ten times what it takes at most: nothing else ends it, as the writer does not.
+            // Ten times the usual time. Only the deadline ends the run, because the writer does not.
             (vec!["SELECT * FROM '-'", "--deadline", "4s"], 3),
             (vec!["SELECT * FROM '-'", "--find", "2"], 0),
         ] {

@@ -1,4 +1,4 @@
-//! What does the job log keep of a run?
+//! The job log's records of runs.
 
 use std::fs;
 use std::process::Stdio;
@@ -125,7 +125,7 @@ fn job_log_records_failed_runs_without_credentials() {
 #[test]
 fn concurrent_processes_lose_no_job_log_records() {
     let place = folder_with_job();
-    // So small that segments are begun in between.
+    // A limit so small that several segments are written.
     let limit = |command: &mut std::process::Command| {
         command.env("TIDEMILL_JOB_LOG", "1M").stdout(Stdio::null()).stderr(Stdio::piped());
     };
@@ -174,7 +174,7 @@ fn unwritable_job_log_causes_one_warning_and_no_failure() {
         assert!(says.starts_with("warning: cannot write to the state folder"), "{says}");
         assert_eq!(says.lines().count(), 1, "{says}");
     }
-    // A folder that takes no log.
+    // A state folder in which the job log cannot be created.
     let blocked = place.path().join("blocked");
     fs::create_dir(&blocked).unwrap();
     fs::write(blocked.join("jobs"), "a file").unwrap();

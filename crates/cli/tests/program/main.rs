@@ -1,19 +1,19 @@
-//! The built binary as its users meet it.
+//! Tests of the built binary, as its users run it.
 //!
-//! - `transcripts`: what does it print? Golden files, and the examples of README and docs.
-//! - `copies`: `COPY (SELECT …) TO 'file'`.
-//! - `results`: do formats, partial tables and jobs give the same rows?
-//! - `jobs`: what does the job log keep of a run?
-//! - `origins`: are records told by their file and place, and files taken for what they are?
-//! - `programs`: what do programs of the user's do on the way in and out?
-//! - `secrets`: is what is secret in no message and no record?
-//! - `screens`: what does a terminal show? Golden screens of 80 and of 200 columns.
-//! - `shell`: does it talk at a terminal?
-//! - `sorting`: does `sort` order lines, and what does it say of mistakes?
-//! - `memory`: peak memory of runs whose tables are several times the budget.
-//! - `forecasts`: what would a query take on a cluster?
-//! - `spans`: what does it say of itself when it is asked?
-//! - `endings`: what is left when it is stopped, killed, or not listened to?
+//! - `transcripts`: golden files of printed output, and the examples of README and docs
+//! - `copy_statements`: `COPY (SELECT …) TO 'file'`
+//! - `results`: equal rows from formats, partial tables and jobs
+//! - `jobs`: the job log's records of runs
+//! - `record_origins`: file names and row numbers of records, and detection of formats
+//! - `filter_programs`: programs that filter the bytes of sources and outputs
+//! - `secrets`: redaction of secrets in messages and records
+//! - `terminal_screens`: golden screens of terminals of 80 and of 200 columns
+//! - `shell`: the SQL shell on a terminal
+//! - `sorting`: `sort` and `ids`: order, and errors
+//! - `peak_memory`: peak memory of runs whose tables are several times the budget
+//! - `cluster_forecasts`: forecasts of run times on a cluster
+//! - `span_output`: spans that a run prints on request
+//! - `interruption`: interrupts, kills, closed pipes, and the files that remain
 
 mod cluster_forecasts;
 mod copy_statements;
@@ -36,12 +36,12 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// The repository.
+/// Returns the root folder of the repository.
 fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A folder of its own for a test, with a home for state in it.
+/// A folder for one test, with a state folder beside it.
 struct TestFolder {
     folder: TempDir,
 }
@@ -53,7 +53,7 @@ impl TestFolder {
         TestFolder { folder }
     }
 
-    /// The folder that commands run in.
+    /// Returns the folder in which commands run.
     fn path(&self) -> PathBuf {
         self.folder.path().join("work")
     }
@@ -69,7 +69,7 @@ impl TestFolder {
         fs::read_to_string(self.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Every file under a folder with its content, staging included.
+    /// Returns every file under a folder with its content, staged files included.
     fn files(&self, folder: &str) -> Vec<(String, Vec<u8>)> {
         fn walk(folder: &Path, root: &Path, files: &mut Vec<(String, Vec<u8>)>) {
             let Ok(entries) = fs::read_dir(folder) else { return };
@@ -97,7 +97,7 @@ impl TestFolder {
         self.files(folder).into_iter().map(|(name, _)| name).collect()
     }
 
-    /// A program in this place, with an environment of its own.
+    /// Returns a command for a program in this folder, with a clean environment.
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.current_dir(self.path());
@@ -112,19 +112,19 @@ impl TestFolder {
         command
     }
 
-    /// `tidemill` with these words.
+    /// Returns a command for `tidemill` with these arguments.
     fn tidemill(&self, words: &[&str]) -> Command {
         let mut command = self.program(env!("CARGO_BIN_EXE_tidemill"));
         command.args(words);
         command
     }
 
-    /// Runs `tidemill` to its end.
+    /// Runs `tidemill` and returns its output.
     fn run(&self, words: &[&str]) -> Output {
         self.tidemill(words).output().unwrap()
     }
 
-    /// Runs `tidemill`, which has to succeed, and gives its standard output.
+    /// Runs `tidemill`, which must succeed, and returns its standard output.
     fn run_ok(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert!(
@@ -136,7 +136,7 @@ impl TestFolder {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs `tidemill`, which has to end with `status`, and gives its standard error.
+    /// Runs `tidemill`, which must exit with `status`, and returns its standard error.
     fn run_failing(&self, status: i32, words: &[&str]) -> String {
         let output = self.run(words);
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -144,12 +144,12 @@ impl TestFolder {
         stderr
     }
 
-    /// Whether the home for state has this folder.
+    /// Returns true if the state folder contains this folder.
     fn has_home_folder(&self, folder: &str) -> bool {
         self.folder.path().join("home").join(folder).exists()
     }
 
-    /// The job log's runs, newest first.
+    /// Returns the runs of the job log, newest first.
     fn job_log_runs(&self) -> Vec<serde_json::Value> {
         let shown = self.run_ok(&["jobs", "list", "--last", "100000", "--format", "json"]);
         shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

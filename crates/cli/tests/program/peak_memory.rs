@@ -9,17 +9,17 @@ use std::process::{Child, Command};
 
 use crate::TestFolder;
 
-/// Maximum resident memory of a run with `--memory 64M`, in MiB: the budget and a slack. The slack covers the program's
-/// code (72 MiB of its file), the buffers of readers and writers, the copies made by spills and answers, and freed
-/// memory that the allocator retains.
+/// Maximum resident memory of a run with `--memory 64M`, in MiB: the budget and a slack. The slack covers the
+/// program's code (72 MiB of its file), the buffers of readers and writers, the copies made by spills and
+/// answers, and freed memory that the allocator retains.
 const RESIDENT_MIB_MAX: u64 = 64 + SLACK_MIB;
 const SLACK_MIB: u64 = 136;
 
 /// Number of input rows, of about 60 bytes each.
 const ROWS: u64 = 1 << 20;
 
-/// Writes rows of a unique number `n`, a unique text `s` of 32 characters and a float `f`, not ordered by `n`. They are not
-/// gathered in memory: the peak of a process starts at the size of the process that started it.
+/// Writes rows of a unique number `n`, a unique text `s` of 32 characters and a float `f`, not ordered by
+/// `n`. They are not collected in memory: the peak of a process starts at the size of its parent process.
 fn write_rows(place: &TestFolder, rows: u64) {
     let mut file = BufWriter::new(File::create(place.write("in.csv", "")).unwrap());
     writeln!(file, "n,s,f").unwrap();
@@ -153,11 +153,11 @@ fn tables_of_stalled_threads_keep_to_the_budget() {
     check_memory_of_stalled_threads("kurtosis((n + 1) * power(10, n % 61 - 30))", 12_000, "7");
 }
 
-/// Aggregates files of so many groups each, all of which are open at once.
+/// Checks the peak memory of a run over files of `groups` groups each, all of which are open at once.
 fn check_memory_of_stalled_threads(aggregates: &str, groups: usize, threads: &str) {
     let place = TestFolder::new();
     for file in 0..STALLED_FILES {
-        // More than what is read of a file to infer its columns, 10,000 rows, and than a pipe holds: no program ends before
+        // More than the 10,000 rows that inference reads, and more than a pipe holds: no program ends before
         // a split reads it.
         let pad = "x".repeat((3 << 20) / groups);
         let rows = (0..groups).map(|row| format!("{},{row},{pad}\n", row * STALLED_FILES + file));

@@ -1,4 +1,4 @@
-//! Are records told by their file and place, whatever they come through, and are files taken for what they are?
+//! File names and row numbers of records through every kind of input, and the detection of formats.
 
 use std::fs;
 use std::io::Write;
@@ -29,7 +29,7 @@ fn records_of_standard_input_and_pipes_have_file_names_and_row_numbers() {
         child.stdin.take().unwrap().write_all(&bytes).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("filename,r,n\n{expected}"));
-        // What is compressed is told in a pipe with a name, too, whatever that says.
+        // Compression is detected in a named pipe too, whatever its name says.
         for name in ["pipe.csv", "pipe.csv.xz"] {
             let path = place.path().join(name);
             assert!(place.program("mkfifo").arg(name).status().unwrap().success());
@@ -125,7 +125,7 @@ fn log_formats_are_detected_from_lines() {
         ]);
         assert_eq!(plain, format!("c\n{}\n", lines.lines().count()));
     }
-    // Every file that is looked at has to be of it.
+    // Every inspected file must have the format.
     place.write("in/a.log", format!("{combined}\n"));
     place.write("in/b.log", "");
     assert!(place.run_ok(&["schema", "in/*.log"]).contains(": access-log, "));

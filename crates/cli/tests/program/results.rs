@@ -1,4 +1,4 @@
-//! Do formats, partial tables and jobs give the same rows?
+//! Formats, partial tables and jobs return the same rows.
 
 use std::fs;
 use std::process::Stdio;
@@ -228,7 +228,7 @@ fn partitioned_output_without_rows_is_reported() {
     assert!(output.status.success(), "{says}");
     assert!(says.contains("wrote no file: there are no rows for `out/k={k}/x.csv`"), "{says}");
     assert!(says.contains("2 records rejected"), "{says}");
-    // A file that has no key in its name is written without rows, too.
+    // A file without columns in its name is written even without rows.
     let output = place.run(&["query", sql, "--max-bad", "100%", "-o", "x.csv"]);
     assert!(String::from_utf8(output.stderr).unwrap().contains("wrote `x.csv`: 0 rows"));
 }

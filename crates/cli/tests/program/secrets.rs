@@ -1,4 +1,4 @@
-//! Is what is secret in a URL, or goes to a store or a program, in no message and no record?
+//! Secrets of URLs, stores and programs appear in no message and no record.
 
 use crate::TestFolder;
 
@@ -63,7 +63,7 @@ fn messages_and_records_omit_secrets_of_urls() {
             "bob:hunter2",
             "--source-exec=-phush",
         ],
-        // The program says which of its arguments it does not know.
+        // The program reports the argument that it does not know.
         &[
             "query",
             "SELECT * FROM 'f.csv'",

@@ -1,4 +1,4 @@
-//! `tidemill` alone: does it talk at a terminal, and only there?
+//! The SQL shell, which `tidemill` without arguments starts on a terminal and only there.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::TestFolder;
 use crate::terminal_screens::open_pseudo_terminal;
 
-/// How long anything may take before it is taken for stuck.
+/// Timeout of every step.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Somebody at a terminal.
+/// A shell on a pseudo-terminal, with the output so far.
 struct TerminalSession {
     child: Child,
     keys: File,
@@ -29,7 +29,8 @@ impl TerminalSession {
         command.stdin(slave.try_clone().unwrap());
         command.stdout(slave.try_clone().unwrap());
         command.stderr(slave);
-        // SAFETY: both calls may be made between fork and exec. Ctrl-C is a signal to whom the terminal belongs to.
+        // SAFETY: both calls are allowed between fork and exec. Ctrl-C signals the process that owns the
+        // terminal.
         unsafe {
             command.pre_exec(|| {
                 libc::setsid();
@@ -54,7 +55,7 @@ impl TerminalSession {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until something is on the screen, and takes note of all up to there.
+    /// Waits until a text is on the screen, and returns all output up to it.
     #[track_caller]
     fn wait_for(&mut self, text: &str) -> String {
         loop {
@@ -88,7 +89,7 @@ fn shell_runs_statements_and_commands_on_a_terminal() {
     session.type_keys("SELECT sum(far) AS s FROM _;\r");
     session.wait_for("\r\n70\r\n");
     session.wait_for("tidemill> ");
-    // A mistake ends nothing, and what was the last result still is.
+    // An error does not end the session, and the last result stays.
     session.type_keys("SELECT nothing FROM 'a.csv';\r");
     session.wait_for("error: ");
     session.wait_for("tidemill> ");
@@ -128,12 +129,12 @@ fn interrupt_ends_the_query_but_not_the_shell() {
     session.type_keys(
         "SELECT count() FROM 'a.csv' a, 'a.csv' b, 'a.csv' c WHERE a.n + b.n + c.n < 0;\r",
     );
-    // The bar: the query runs, and the terminal hands on Ctrl-C as a signal.
+    // The bar shows that the query runs; the terminal turns Ctrl-C into a signal.
     session.wait_for(" rows");
     session.type_keys("\x03");
     session.wait_for("interrupted");
     session.wait_for("tidemill> ");
-    // Nothing runs: what is typed is thrown away.
+    // Without a running query, Ctrl-C discards the input.
     session.type_keys("SELECT 1\x03");
     session.wait_for("tidemill> ");
     session.type_keys("SELECT 40 + 2 AS answer;\r");

@@ -1,4 +1,4 @@
-//! Lines in order.
+//! Sorting of lines and rows, and set operations on ids.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -59,7 +59,7 @@ fn rows_are_sorted_by_their_columns_from_any_format_to_any() {
     };
     let mut expected = rows.clone();
     expected.sort_by_key(|(a, b, _)| (*a, b.is_none(), std::cmp::Reverse(*b)));
-    // Ties stay as they are.
+    // Rows with equal keys keep their order.
     assert!(done(&["--by", "a,b:desc", "in.csv", "--threads", "1"]) == file(&expected));
     assert!(done(&["--by", "a,b:desc", "in.csv", "--threads", "4"]) == file(&expected));
     for format in ["parquet", "rowfile", "json", "arrow", "avro"] {
@@ -204,7 +204,7 @@ fn sets_of_ids_are_combined() {
         assert_eq!(code, Some(status), "{args:?}: {says}");
         assert!(says.contains(expected) && out.is_empty(), "{args:?}: {says}");
     }
-    // What has no value has no type, and what has no byte has no columns.
+    // A column without values has no type, and an empty file has no columns.
     place.write("header.csv", "day,user\n");
     place.write("nulls.csv", "user\n\n\n");
     place.write("nothing.csv", "");
@@ -239,7 +239,7 @@ fn sets_of_ids_are_combined() {
     assert_eq!(child.wait_with_output().unwrap().stdout, b"7\n");
 }
 
-/// The types of a text are told from its first records: ids are of one type all the same.
+/// Types of text files are inferred from the first records, but ids always have the same type.
 #[test]
 fn ids_in_text_are_read_as_64_bit_integers_of_any_size() {
     let place = TestFolder::new();
@@ -264,7 +264,7 @@ fn ids_in_text_are_read_as_64_bit_integers_of_any_size() {
     let kinds: [(&str, TextOf<'_>); 4] =
         [("a.csv", &csv), ("a.tsv", &tsv), ("a.json", &json), ("a.logfmt", &logfmt)];
     for (name, text) in kinds {
-        // Nothing in the name of the last one tells that it is one.
+        // The suffix of the last file does not say that it is a table.
         let is_table: &[&str] =
             if name.ends_with("logfmt") { &["--input-format", "table"] } else { &[] };
         let column = [&[name, "--column", "id"], is_table].concat();
@@ -294,14 +294,14 @@ fn ids_in_text_are_read_as_64_bit_integers_of_any_size() {
             "{says}"
         );
     }
-    // Its own output is read again.
+    // The output can be read again.
     place.write(
         "great.txt",
         format!("{}\n", ids("18446744073709551615").collect::<Vec<_>>().join("\n")),
     );
     assert_eq!(told(&["union", "great.txt", "-o", "great.csv"]).0, Some(0));
     assert_eq!(told(&["count", "great.csv"]).1, format!("{}\n", RECORDS + 1));
-    // Nothing tells a type before the last one.
+    // Only the last record determines the type.
     place.write("late.csv", format!("id,text\n{}18446744073709551615,\n", ",x\n".repeat(200_000)));
     assert_eq!(told(&["union", "late.csv", "--column", "id"]).1, "18446744073709551615\n");
     place.write("quoted.json", "{\"id\": \"ann\"}\n");
@@ -346,7 +346,7 @@ fn ids_files_are_compressed_by_suffix_and_decompressed_by_content() {
         assert_eq!(union(&[name]), "3\n7\n30\n", "{name}");
     }
     assert_eq!(union(&["u.txt.gz", "--sorted"]), "3\n7\n30\n");
-    // First bytes tell where a name does not.
+    // The first bytes determine the compression where the suffix does not.
     let gzip = std::fs::read(place.path().join("u.txt.gz")).unwrap();
     place.write("packed.txt", &gzip);
     place.write("plain.txt.gz", "9\n");
@@ -362,7 +362,7 @@ fn ids_files_are_compressed_by_suffix_and_decompressed_by_content() {
     assert!(output.stdout.is_empty());
 }
 
-/// A sort that is killed once it has spilled leaves no file, and one that is interrupted neither.
+/// A sort that is killed or interrupted after it has spilled leaves no file.
 #[test]
 #[cfg(target_os = "linux")]
 fn killed_or_interrupted_sort_leaves_no_files() {
@@ -385,7 +385,7 @@ fn killed_or_interrupted_sort_leaves_no_files() {
         stdin.write_all(b"k\n").unwrap();
         stdin.write_all(lines.as_bytes()).unwrap();
         stdin.flush().unwrap();
-        // More will come: it has spilled by then, and is stuck in a read.
+        // Standard input stays open: the sort has spilled by then, and blocks in a read.
         let spill = place.path().join("spill").canonicalize().unwrap();
         let files = format!("/proc/{}/fd", child.id());
         wait_until("it has spilled", || {
@@ -420,22 +420,22 @@ fn killed_or_interrupted_sort_leaves_no_files() {
     }
 }
 
-/// Whether what was written to a pipe has been read.
+/// Returns true if all bytes written to a pipe have been read.
 #[cfg(target_os = "linux")]
 fn is_pipe_empty(pipe: &ChildStdin) -> bool {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: it asks for the bytes in an open pipe, and has a place for their number.
+    // SAFETY: the call writes the number of bytes in an open pipe to `bytes`.
     assert_eq!(unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }, 0);
     bytes == 0
 }
 
-/// What neither reads nor writes looks at no flag.
+/// A verb that blocks in a read or write checks no cancel flag.
 #[test]
 #[cfg(target_os = "linux")]
 fn interrupt_ends_verbs_blocked_in_a_pipe() {
     let place = TestFolder::new();
     let pipe = std::ffi::CString::new(place.path().join("pipe").to_str().unwrap()).unwrap();
-    // SAFETY: the name ends with a zero.
+    // SAFETY: the name ends with a NUL.
     assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
     place.write("lines", "line\n".repeat(1 << 20));
     place.write("lines.csv", "line\n".repeat(1 << 20));
@@ -463,7 +463,8 @@ fn interrupt_ends_verbs_blocked_in_a_pipe() {
     }
 }
 
-/// Every verb that may spill refuses a folder that is not there before it reads anything, and takes several.
+/// Every verb that may spill refuses a missing spill folder before it reads anything, and accepts several
+/// folders.
 #[test]
 fn missing_spill_folder_is_refused_by_name() {
     let place = TestFolder::new();

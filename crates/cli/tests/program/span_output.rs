@@ -1,4 +1,4 @@
-//! What a run says of itself when it is asked.
+//! Spans that a run prints on request.
 
 use crate::TestFolder;
 

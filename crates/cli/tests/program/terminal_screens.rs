@@ -1,7 +1,7 @@
-//! What does a terminal show? Transcripts of a shell on a pseudo-terminal of 80 and of 200 columns.
+//! Golden screens: transcripts of a shell on pseudo-terminals of 80 and of 200 columns.
 //!
-//! Standard output is the terminal; standard error, which may have a progress bar on a machine that is slow
-//! enough, is a pipe, and stands after it. `TIDEMILL_GOLDEN=write` rewrites the files.
+//! Standard output is the terminal. Standard error is a pipe, because on a slow machine it may have a
+//! progress bar; it follows standard output. `TIDEMILL_GOLDEN=write` rewrites the files.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -15,20 +15,20 @@ use crate::transcripts::{
     check_transcript, folder_with_examples, normalize_output, transcript_commands,
 };
 
-/// Two ends of a terminal of a size: ours, and the program's.
+/// Opens a terminal of a size; returns our end and the program's.
 pub(crate) fn open_pseudo_terminal(columns: u16, lines: u16) -> (fs::File, fs::File) {
     let (mut master, mut slave) = (0, 0);
     let size = libc::winsize { ws_row: lines, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: both descriptors are written, the size is read, and nothing else is asked for.
+    // SAFETY: the call writes both descriptors, reads the size, and accesses nothing else.
     let opened = unsafe {
         libc::openpty(&mut master, &mut slave, null_mut(), null_mut(), &raw const size as *mut _)
     };
     assert_eq!(opened, 0);
-    // SAFETY: openpty has just given them to us.
+    // SAFETY: openpty has just returned these descriptors.
     unsafe { (fs::File::from_raw_fd(master), fs::File::from_raw_fd(slave)) }
 }
 
-/// What is written to a terminal, up to its end.
+/// Reads the output to a terminal, up to its end.
 fn read_screen(mut master: fs::File) -> String {
     let mut seen = Vec::new();
     let mut buffer = [0; 4096];
@@ -44,12 +44,12 @@ fn read_screen(mut master: fs::File) -> String {
     String::from_utf8(seen).unwrap().replace("\r\n", "\n")
 }
 
-/// Runs a shell's command on a terminal and gives what it prints.
+/// Runs a shell command on a terminal, and returns its output, standard error and status.
 fn run_on_terminal(mut shell: Command, columns: u16) -> (String, String, Option<i32>) {
     let (master, slave) = open_pseudo_terminal(columns, 24);
     shell.stdin(Stdio::null()).stdout(slave).stderr(Stdio::piped());
     let child = shell.spawn().unwrap();
-    // With it goes our copy of the program's end.
+    // This closes our copy of the program's end.
     drop(shell);
     let screen = std::thread::spawn(move || read_screen(master));
     let output = child.wait_with_output().unwrap();
@@ -76,7 +76,7 @@ fn replay_on_terminal(place: &TestFolder, transcript: &str, columns: u16) -> Str
     now
 }
 
-/// A place with rows that are hard to show.
+/// Returns a folder with rows that are difficult to display.
 fn folder_with_difficult_rows() -> TestFolder {
     let place = folder_with_examples();
     let mut wide = String::new();
@@ -131,7 +131,7 @@ fn interim_results_and_bar_are_erased_at_the_end() {
     let screen = std::thread::spawn(move || read_screen(master));
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let screen = screen.join().unwrap();
-    // Where it took long enough, the table was drawn and taken away before, and so was the bar.
+    // On a slow machine, interim tables and the bar were drawn and erased before.
     let last = screen.rsplit("\x1b[J").next().unwrap();
     let table: Vec<&str> = last.rsplit('\r').next().unwrap().lines().collect();
     let expected = [

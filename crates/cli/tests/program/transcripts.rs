@@ -1,7 +1,7 @@
-//! What does it print? Transcripts of a shell, in golden files and in the documents.
+//! Golden transcripts of printed output, in golden files and in the documents.
 //!
-//! A transcript is a `$ command` line followed by everything that it prints, standard error
-//! after standard output, and `[exit N]` where the status is not 0. `TIDEMILL_GOLDEN=write`
+//! A transcript is a `$ command` line followed by its output, standard error
+//! after standard output, and `[exit N]` if the status is not 0. `TIDEMILL_GOLDEN=write`
 //! rewrites the golden files.
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{TestFolder, repository_root};
 
-/// Runs a transcript's commands and gives what they print now.
+/// Runs a transcript's commands and returns a transcript of their current output.
 fn replay(place: &TestFolder, transcript: &str) -> String {
     let mut now = String::new();
     for command in transcript_commands(transcript) {
@@ -27,7 +27,7 @@ fn replay(place: &TestFolder, transcript: &str) -> String {
     now
 }
 
-/// What a command prints with the state folder where it is by default, and the same run in it.
+/// Replaces the state folder and run ids in printed output by fixed ones.
 pub(crate) fn normalize_output(place: &TestFolder, printed: &str) -> String {
     const RUN: &str = "20261120T212055-1a2b3c4d";
     let home = place.folder.path().join("home").display().to_string();
@@ -42,8 +42,8 @@ pub(crate) fn normalize_output(place: &TestFolder, printed: &str) -> String {
     steady
 }
 
-/// The commands of a transcript; a line that ends with a backslash goes on in the next, and one
-/// that ends with `<<'END'` up to the line `END`.
+/// Returns the commands of a transcript. A line that ends with a backslash continues in the next, and one
+/// that ends with `<<'END'` continues up to the line `END`.
 pub(crate) fn transcript_commands(transcript: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut lines = transcript.lines();
@@ -68,7 +68,7 @@ pub(crate) fn transcript_commands(transcript: &str) -> Vec<String> {
     commands
 }
 
-/// Every page: the README and what is in docs, at any depth.
+/// Returns every page: the README and the pages in docs, at any depth.
 fn documentation_pages() -> Vec<PathBuf> {
     let mut paths = vec![repository_root().join("README.md")];
     let mut folders = vec![repository_root().join("docs")];
@@ -86,7 +86,7 @@ fn documentation_pages() -> Vec<PathBuf> {
     paths
 }
 
-/// A folder with what the golden files and the documents read.
+/// Returns a folder with the files that the golden files and the documents read.
 pub(crate) fn folder_with_examples() -> TestFolder {
     let place = TestFolder::new();
     let examples = repository_root().join("examples");
@@ -110,7 +110,7 @@ pub(crate) fn folder_with_examples() -> TestFolder {
     place
 }
 
-/// Compares, and shows the lines from the first to the last that differs.
+/// Compares two transcripts, and panics with the lines from the first to the last difference.
 pub(crate) fn check_transcript(name: &str, expected: &str, found: &str) {
     if expected == found {
         return;

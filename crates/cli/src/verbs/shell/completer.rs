@@ -1,4 +1,4 @@
-//! What could it be going on with: words of SQL, functions, columns of the files that it names, and files.
+//! Completes SQL words, functions, columns of the files in a statement, and files.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,23 +16,23 @@ use tidemill_engine::source::{Source, SourceSpec};
 use super::statement_scanner::{self, LexicalContext};
 use super::{LAST_RESULT_NAME, SHELL_COMMANDS};
 
-/// So many files of a folder are looked at.
+/// Maximum number of files of a folder that completion inspects.
 const INSPECTED_FILES_MAX: usize = 10_000;
 
-/// What helps the line editor.
+/// The line editor's helper: completion and detection of complete input.
 pub(super) struct ShellEditorHelper {
     functions: Vec<String>,
-    /// Of the files that were named, by their names; none where they cannot be told.
+    /// Columns of files by the files' names; empty if the file cannot be read.
     columns_by_file: RefCell<HashMap<String, Vec<String>>>,
     last_result_columns: Vec<String>,
-    /// The files of the last statement, whose columns are likely to come again.
+    /// The files of the last statement, whose columns are likely to be used again.
     recent_files: Vec<String>,
 }
 
 impl ShellEditorHelper {
     pub(super) fn new() -> Self {
         ShellEditorHelper {
-            // Without them there are fewer words.
+            // An error only means fewer completions.
             functions: completion_words::function_names().unwrap_or_default(),
             columns_by_file: RefCell::default(),
             last_result_columns: Vec::new(),
@@ -40,7 +40,7 @@ impl ShellEditorHelper {
         }
     }
 
-    /// Takes note of what was asked last, and of its result.
+    /// Records the last input and its result.
     pub(super) fn record_input(&mut self, text: &str, last: Option<&ResultCache>) {
         let named = statement_scanner::single_quoted_texts(text);
         if !named.is_empty() {
@@ -51,7 +51,7 @@ impl ShellEditorHelper {
         });
     }
 
-    /// The columns that a statement may speak of.
+    /// Returns the columns that a statement may use.
     fn usable_columns(&self, line: &str) -> Vec<String> {
         let mut named = statement_scanner::single_quoted_texts(line);
         let speaks_of_last = line
@@ -111,7 +111,7 @@ impl ShellEditorHelper {
         }
     }
 
-    /// Words of SQL, functions and columns that begin so.
+    /// Returns the SQL words, functions and columns that begin with `begun`.
     fn word_completions(&self, line: &str, begun: &str) -> Vec<Pair> {
         let mut found: Vec<Pair> = Vec::new();
         let mut columns = self.usable_columns(line);
@@ -127,7 +127,7 @@ impl ShellEditorHelper {
             };
             found.push(completion_pair(name, written));
         }
-        // Without a beginning they would be too many to be of use.
+        // Without a prefix there are too many to be useful.
         if begun.is_empty() {
             return found;
         }
@@ -165,7 +165,7 @@ fn command_completions(begun: &str) -> Vec<Pair> {
     fitting.map(|name| completion_pair(name, name.to_owned())).collect()
 }
 
-/// Files that a path may be going on with; `end` is what a file's name is followed by.
+/// Completes a path; `end` follows the name of a file.
 fn file_completions(begun: &str, end: &str) -> Vec<Pair> {
     let (folder, name) = match begun.rsplit_once('/') {
         Some((folder, name)) => (format!("{folder}/"), name),
@@ -190,7 +190,7 @@ fn file_completions(begun: &str, end: &str) -> Vec<Pair> {
     found
 }
 
-/// The columns of a file here, or of the first that a pattern finds.
+/// Returns the columns of a local file, or of the first file that a pattern matches.
 fn columns_of_file(name: &str) -> Vec<String> {
     let is_here = !name.contains("://") && (Path::new(name).is_file() || name.contains(['*', '?']));
     if !is_here {
@@ -203,7 +203,7 @@ fn columns_of_file(name: &str) -> Vec<String> {
     };
     let Ok(source) = Source::open(&spec) else { return Vec::new() };
     let own = source.schema().fields().iter().map(|field| field.name().clone());
-    // Of the hidden ones those that are called as they are here; the others are of other databases.
+    // Of the hidden columns, only those with Tidemill's own names; the others belong to other databases.
     let hidden = source.hidden_columns().iter().map(|field| field.name().clone());
     own.chain(hidden.filter(|name| name.starts_with("file"))).collect()
 }

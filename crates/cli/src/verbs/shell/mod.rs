@@ -1,9 +1,11 @@
-//! `tidemill` alone on a terminal: a shell for SQL over files.
+//! The SQL shell, which `tidemill` without arguments starts on a terminal.
 //!
-//! - `typed`: what has been typed? `completer`: what could it be going on with?
+//! - `statement_scanner`: statements, quotes and comments of the input
+//! - `completer`: completion of words, columns and files
 //!
-//! A statement ends with `;`, and a command begins with `.`. What was typed is kept in the state folder, but for lines
-//! with secrets of URLs in them. The last result is `_` to the next query, up to a share of the memory budget.
+//! A statement ends with `;`, and a command begins with `.`. The history is stored in the state folder,
+//! except for lines with secrets of URLs. The next query can read the last result as `_`, up to a share of
+//! the memory budget.
 
 mod completer;
 mod statement_scanner;
@@ -36,16 +38,16 @@ use crate::args::{
 };
 use crate::terminal;
 
-/// What the last result is called.
+/// Table name of the last result.
 pub(super) const LAST_RESULT_NAME: &str = "_";
 
-/// One part in so many of the budget is for the last result.
+/// Divisor of the memory budget that gives the maximum size of the retained last result.
 const LAST_RESULT_BUDGET_DIVISOR: u64 = 8;
 
-/// So many lines are remembered.
+/// Maximum number of lines in the history.
 const HISTORY_LINES_MAX: usize = 10_000;
 
-/// Of the files of a folder so many are shown.
+/// Maximum number of files that `.tables` lists.
 const LISTED_FILES_MAX: usize = 100;
 
 const SHELL_COMMANDS: &[(&str, &str)] = &[
@@ -58,19 +60,19 @@ const SHELL_COMMANDS: &[(&str, &str)] = &[
     (".quit", "leave, as Ctrl-D does"),
 ];
 
-/// Whether there is somebody to talk to.
+/// Returns true if standard input and output are a terminal.
 pub(crate) fn has_interactive_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
-/// A session.
+/// The state of a shell session.
 struct ShellSession {
     display_args: ResultDisplayArgs,
     last_result: Option<ResultCache>,
     has_quit: bool,
 }
 
-/// `tidemill` alone.
+/// Runs the shell until the user leaves it.
 pub(crate) fn run_shell() -> anyhow::Result<VerbOutcome> {
     let config = Config::builder().completion_type(CompletionType::List).build();
     let mut editor: Editor<ShellEditorHelper, FileHistory> = Editor::with_config(config)?;
@@ -79,7 +81,7 @@ pub(crate) fn run_shell() -> anyhow::Result<VerbOutcome> {
     editor.set_helper(Some(ShellEditorHelper::new()));
     let history = history_path();
     if let Some(path) = &history {
-        // The first session has none.
+        // The file is missing in the first session.
         let _ = editor.load_history(path);
     }
     terminal::survive_signals();
@@ -94,11 +96,11 @@ pub(crate) fn run_shell() -> anyhow::Result<VerbOutcome> {
     while !shell.has_quit {
         match editor.readline("tidemill> ") {
             Ok(text) => {
-                // A line that holds a secret is gone with the session, as the job log has none.
+                // Lines with secrets are not stored, neither here nor in the job log.
                 if !statement_scanner::is_blank(&text) && redact_secrets(&text) == text {
                     editor.add_history_entry(text.trim_end())?;
                     if let Some(path) = &history {
-                        // At once: whoever closes the window wants it, too.
+                        // Stored at once, so that closing the window loses nothing.
                         let _ = editor.append_history(path);
                     }
                 }
@@ -107,7 +109,7 @@ pub(crate) fn run_shell() -> anyhow::Result<VerbOutcome> {
                     typing.record_input(&text, shell.last_result.as_ref());
                 }
             }
-            // What was typed is thrown away.
+            // Ctrl-C discards the input.
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break,
             Err(ReadlineError::Io(error)) => {
@@ -119,7 +121,7 @@ pub(crate) fn run_shell() -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Complete)
 }
 
-/// Where lines are remembered; none without a state folder.
+/// Returns the path of the history; `None` without a state folder.
 fn history_path() -> Option<PathBuf> {
     let (home, why_not) = StateFolder::open();
     if let Some(warning) = why_not {
@@ -129,7 +131,7 @@ fn history_path() -> Option<PathBuf> {
 }
 
 impl ShellSession {
-    /// Does what was typed; what goes wrong is told.
+    /// Executes an input, and prints errors.
     fn execute_input(&mut self, text: &str) {
         let command = text.trim().strip_prefix('.').or(statement_scanner::bare_word_command(text));
         if let Some(command) = command {
@@ -146,7 +148,7 @@ impl ShellSession {
             let done = self.run_statement(statement);
             terminal::clear_current_run();
             if let Err(error) = done {
-                // What follows was meant for a session in which it had gone well.
+                // The statements that follow may depend on the failed one.
                 return print_shell_error(&error);
             }
         }
@@ -184,7 +186,7 @@ impl ShellSession {
             (SummaryDetail::OutputsAndCoverageForPeople, self.display_args.display_settings()),
             Some(ResultRetention { retained_result: &mut kept, bytes_max }),
         );
-        // A result that was stopped half way is none.
+        // An interrupted result is not retained.
         let is_whole = match &ended {
             Ok(_) => true,
             Err(error) => matches!(error.downcast_ref(), Some(Error::BadRecords { .. })),
@@ -337,18 +339,18 @@ fn print_help() -> anyhow::Result<()> {
     Ok(print_paged(text.as_bytes())?)
 }
 
-/// The file that a command is about, with or without the quotes that SQL wants.
+/// Returns the file argument of a command, with or without the quotes that SQL needs.
 fn file_argument(command: &str, rest: &str) -> Result<String, Error> {
     let quoted = rest.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
     match quoted.unwrap_or(rest) {
         "" => Err(Error::usage(format!(".{command} wants a file: .{command} logs.csv"))),
-        // Where the shell reads, nobody else can.
+        // Standard input belongs to the shell.
         "-" => Err(Error::usage("standard input is the shell's own")),
         file => Ok(file.to_owned()),
     }
 }
 
-/// What went wrong; that a pager was left is nothing.
+/// Prints an error; leaving a pager is none.
 fn print_shell_error(error: &anyhow::Error) {
     match error.downcast_ref::<Error>() {
         Some(Error::ClosedPipe) => {}

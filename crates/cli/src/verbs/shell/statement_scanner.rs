@@ -1,10 +1,10 @@
-//! What has been typed: is it whole, and which statements are in it?
+//! Scans shell input: splits it into statements, and finds quotes and comments.
 
-/// Where in a text one is.
+/// The lexical context of a position in SQL text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LexicalContext {
     PlainSql,
-    /// In quotes that began there.
+    /// Inside quotes that opened at this byte offset.
     Quotes {
         start: usize,
         quote: char,
@@ -13,7 +13,7 @@ pub(super) enum LexicalContext {
     BlockComment,
 }
 
-/// The command that a word by itself is, as in other shells, whether a semicolon follows it or not.
+/// Returns the command that a bare word means, as in other shells, with or without a semicolon.
 pub(super) fn bare_word_command(text: &str) -> Option<&'static str> {
     match text.trim().trim_end_matches(';').trim_end().to_ascii_lowercase().as_str() {
         "exit" | "quit" | "\\q" => Some("quit"),
@@ -22,7 +22,7 @@ pub(super) fn bare_word_command(text: &str) -> Option<&'static str> {
     }
 }
 
-/// The statements of a text, without the semicolons that end them; and the rest behind the last.
+/// Splits a text into statements, without their semicolons, and the rest after the last semicolon.
 pub(super) fn split_statements(text: &str) -> (Vec<&str>, &str) {
     let mut found = Vec::new();
     let mut start = 0;
@@ -35,12 +35,12 @@ pub(super) fn split_statements(text: &str) -> (Vec<&str>, &str) {
     (found, &text[start..])
 }
 
-/// Where the end of a text is.
+/// Returns the lexical context at the end of a text.
 pub(super) fn context_at_end(text: &str) -> LexicalContext {
     scan_characters(text, |_, _, _| {})
 }
 
-/// The texts of a statement that stand in single quotes, those that are not ended left out.
+/// Returns the texts in single quotes, except for an unterminated one.
 pub(super) fn single_quoted_texts(text: &str) -> Vec<String> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let end = scan_characters(text, |_, c, within| {
@@ -58,8 +58,8 @@ pub(super) fn single_quoted_texts(text: &str) -> Vec<String> {
     found.iter().map(|(_, text)| inner(text)).collect()
 }
 
-/// Calls `see` with each character, its place, and what it belongs to: quotes and the marks of comments to what they
-/// begin and end. Returns what the end is in.
+/// Calls `see` with each character, its offset and its context. Quotes and comment marks belong to the
+/// context that they open or close. Returns the context at the end.
 fn scan_characters(text: &str, mut see: impl FnMut(usize, char, LexicalContext)) -> LexicalContext {
     let mut within = LexicalContext::PlainSql;
     let mut characters = text.char_indices().peekable();
@@ -76,7 +76,7 @@ fn scan_characters(text: &str, mut see: impl FnMut(usize, char, LexicalContext))
             (LexicalContext::PlainSql, '/', Some('*')) => {
                 (LexicalContext::BlockComment, LexicalContext::BlockComment, true)
             }
-            // A quote that is written twice is one of the text.
+            // A doubled quote is one quote character of the text.
             (LexicalContext::Quotes { quote, .. }, c, Some(next))
                 if c == quote && next == quote =>
             {
@@ -101,7 +101,7 @@ fn scan_characters(text: &str, mut see: impl FnMut(usize, char, LexicalContext))
     within
 }
 
-/// Whether there is nothing but blanks and comments.
+/// Returns true if a text has only whitespace and comments.
 pub(super) fn is_blank(text: &str) -> bool {
     let mut is_blank = true;
     scan_characters(text, |_, c, within| {
