@@ -1,13 +1,13 @@
-//! Arrow arrays of others, as arrow-rs has them.
+//! Imports Arrow arrays and streams of other libraries into arrow-rs.
 //!
-//! A slice of an array of records begins at an offset, and its fields are of their whole length. Where
-//! a field is of records itself, arrow-rs (59.3) takes the offset off twice and panics:
-//! `ArrayData::slice` slices the fields and keeps the offset, which the array made of it applies once
-//! more. So what comes from outside is settled first: records begin at 0, and their fields are as long
-//! as they are. Offsets are moved, no value is copied.
+//! A slice of a struct array has an offset, and its children keep their full length. If a child is a
+//! struct array itself, arrow-rs (59.3) subtracts the offset twice and panics: `ArrayData::slice` slices
+//! the children and keeps the offset, which the array built from it applies again. So imported data is
+//! normalized first: struct arrays start at offset 0, and their children have the same length. Only
+//! offsets move; no value is copied.
 //!
-//! Polars (2.1) gives arrays of nothing but nulls a buffer, which they do not have in Arrow, and which
-//! arrow-rs refuses. It is looked past.
+//! Polars (2.1) exports arrays of the null type with a buffer. Arrow gives them none, and arrow-rs refuses
+//! it, so the import ignores that buffer.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 
-/// Why what others export is no table.
+/// The reason why exported data is not a table.
 pub(crate) enum TableImportError {
-    /// It is one column.
+    /// The data is a single column.
     SingleColumn,
-    /// A column is of a type that nobody else knows.
+    /// A column has an extension type of one library, which others do not know.
     UnknownColumnType {
         column: String,
         format: String,
@@ -39,10 +39,10 @@ impl From<ArrowError> for TableImportError {
     }
 }
 
-/// The columns of batches.
+/// Imports the schema of record batches.
 ///
 /// # Errors
-/// Where there are none, or one is of a type that is not known.
+/// If the data has no columns, or a column has an unknown type.
 pub(crate) fn import_table_schema(schema: &FFI_ArrowSchema) -> Result<Schema, TableImportError> {
     if schema.format() != "+s" {
         return Err(TableImportError::SingleColumn);
@@ -59,7 +59,7 @@ pub(crate) fn import_table_schema(schema: &FFI_ArrowSchema) -> Result<Schema, Ta
     Ok(Schema::try_from(schema)?)
 }
 
-/// The type within a column's that is a program's own: Arrow's begin with no `_`.
+/// Returns the first library-specific type within a column's type. Arrow's own formats do not begin with `_`.
 fn find_foreign_type(schema: &FFI_ArrowSchema) -> Option<&str> {
     let format = schema.format();
     if format.starts_with('_') {
@@ -71,28 +71,28 @@ fn find_foreign_type(schema: &FFI_ArrowSchema) -> Option<&str> {
         .or_else(|| schema.dictionary().and_then(find_foreign_type))
 }
 
-/// The data of an array, which is taken over.
+/// Imports an array, and takes ownership of it.
 ///
 /// # Safety
-/// The array is valid, and of the type.
+/// The array is valid and has the type `data_type`.
 ///
 /// # Errors
-/// Where it is not laid out as the type is.
+/// If the layout does not match the type.
 pub(crate) unsafe fn import_array_data(
     mut array: FFI_ArrowArray,
     data_type: DataType,
 ) -> Result<ArrayData, ArrowError> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { hide_null_array_buffers(&mut array, &data_type) };
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { from_ffi_and_data_type(array, data_type) }
 }
 
-/// Looks past the buffers of arrays of nulls. What they hold is the producer's to release, who keeps
-/// account of it elsewhere.
+/// Hides the buffers of null arrays from arrow-rs. The producer still releases them, as it keeps its own
+/// record of them.
 ///
 /// # Safety
-/// The array is valid, and of the type.
+/// The array is valid and has the type `data_type`.
 unsafe fn hide_null_array_buffers(array: &mut FFI_ArrowArray, data_type: &DataType) {
     let inner: Vec<&DataType> = match data_type {
         DataType::Null => {
@@ -109,7 +109,7 @@ unsafe fn hide_null_array_buffers(array: &mut FFI_ArrowArray, data_type: &DataTy
         DataType::Union(fields, _) => fields.iter().map(|(_, field)| field.data_type()).collect(),
         DataType::RunEndEncoded(ends, values) => vec![ends.data_type(), values.data_type()],
         DataType::Dictionary(_, values) => {
-            // SAFETY: the dictionary of a valid array is one, or is not there.
+            // SAFETY: the dictionary of a valid array is valid or absent.
             if let Some(dictionary) = unsafe { array.dictionary.as_mut() } {
                 // SAFETY: as above.
                 unsafe { hide_null_array_buffers(dictionary, values) };
@@ -119,7 +119,7 @@ unsafe fn hide_null_array_buffers(array: &mut FFI_ArrowArray, data_type: &DataTy
         _ => return,
     };
     for (index, data_type) in inner.into_iter().enumerate().take(array.num_children()) {
-        // SAFETY: a valid array has as many children as it says, each of them valid.
+        // SAFETY: a valid array has as many children as it states, and each is valid.
         if let Some(child) = unsafe { array.children.add(index).read_unaligned().as_mut() } {
             // SAFETY: as above.
             unsafe { hide_null_array_buffers(child, data_type) };
@@ -127,10 +127,10 @@ unsafe fn hide_null_array_buffers(array: &mut FFI_ArrowArray, data_type: &DataTy
     }
 }
 
-/// The rows of `data`, an array of records.
+/// Returns the rows of the struct array `data`.
 ///
 /// # Errors
-/// Where its columns are not those of the schema.
+/// If its columns do not match the schema.
 pub(crate) fn batch_from_data(
     data: ArrayData,
     schema: &SchemaRef,
@@ -141,12 +141,12 @@ pub(crate) fn batch_from_data(
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }
 
-/// Values of `data`.
+/// Returns the array of `data`.
 pub(crate) fn array_from_data(data: &ArrayData) -> ArrayRef {
     make_array(normalize_struct_offsets(data, 0, data.len()))
 }
 
-/// A part of an array in which all records begin at 0.
+/// Returns a slice of an array in which all struct arrays start at offset 0.
 fn normalize_struct_offsets(data: &ArrayData, offset: usize, length: usize) -> ArrayData {
     let children = data.child_data();
     let builder = match data.data_type() {
@@ -166,11 +166,11 @@ fn normalize_struct_offsets(data: &ArrayData, offset: usize, length: usize) -> A
             data.slice(offset, length).into_builder().child_data(children)
         }
     };
-    // SAFETY: the same values in the same buffers; only where they begin is said in another place.
+    // SAFETY: the values and buffers are the same; only the offsets are represented differently.
     unsafe { builder.build_unchecked() }
 }
 
-/// A stream of others, of batches or of arrays of one column.
+/// A stream of another library, of batches or of arrays of one column.
 struct ImportedStream(FFI_ArrowArrayStream);
 
 impl ImportedStream {
@@ -198,7 +198,7 @@ impl ImportedStream {
         if array.is_released() {
             return Ok(None);
         }
-        // SAFETY: the stream vouches for its arrays being of its schema.
+        // SAFETY: the stream guarantees that its arrays match its schema.
         unsafe { import_array_data(array, data_type) }.map(Some)
     }
 
@@ -216,17 +216,17 @@ impl ImportedStream {
     }
 }
 
-/// A stream of batches of others.
+/// A stream of record batches of another library.
 pub(crate) struct ImportedBatches {
     stream: ImportedStream,
     schema: SchemaRef,
 }
 
 impl ImportedBatches {
-    /// Takes a stream over.
+    /// Takes ownership of a stream.
     ///
     /// # Errors
-    /// Where it has been taken over already, or has no columns that are known.
+    /// If the stream was taken before, or has no columns of known types.
     pub(crate) fn new(stream: FFI_ArrowArrayStream) -> Result<Self, TableImportError> {
         let mut stream = ImportedStream(stream);
         Ok(ImportedBatches { schema: Arc::new(import_table_schema(&stream.schema()?)?), stream })
@@ -252,24 +252,24 @@ impl RecordBatchReader for ImportedBatches {
     }
 }
 
-/// A stream of arrays of others, all of one type.
+/// A stream of arrays of another library, all of one type.
 pub(crate) struct ImportedArrays {
     stream: ImportedStream,
     data_type: DataType,
 }
 
 impl ImportedArrays {
-    /// Takes a stream over.
+    /// Takes ownership of a stream.
     ///
     /// # Errors
-    /// Where it has been taken over already, or has no type that is known.
+    /// If the stream was taken before, or has an unknown type.
     pub(crate) fn new(stream: FFI_ArrowArrayStream) -> Result<Self, ArrowError> {
         let mut stream = ImportedStream(stream);
         let data_type = Field::try_from(&stream.schema()?)?.data_type().clone();
         Ok(ImportedArrays { stream, data_type })
     }
 
-    /// The type of the arrays.
+    /// Returns the type of the arrays.
     pub(crate) fn data_type(&self) -> &DataType {
         &self.data_type
     }

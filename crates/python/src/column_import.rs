@@ -1,6 +1,5 @@
-//! How does a column of values reach the engine, and how does one go back? Arrow's arrays and streams
-//! through the PyCapsule interface, NumPy's arrays by their place in memory: neither is copied, but
-//! for texts of NumPy's, which are of 32 bits a character.
+//! Columns of values from Python: Arrow arrays and streams through the PyCapsule interface, and NumPy arrays
+//! by their address in memory. Neither is copied, except for NumPy's texts, which take 32 bits per character.
 
 use std::panic::AssertUnwindSafe;
 use std::ptr::NonNull;
@@ -24,19 +23,19 @@ use tidemill_engine::{Error, Result};
 use crate::arrow_import::{self, ImportedArrays};
 use crate::errors::to_exception;
 
-/// Texts of NumPy's that are taken together.
+/// Number of NumPy texts that become an array at a time.
 const TEXTS_PER_ARRAY: usize = 1 << 16;
 
-/// A column, to be read once.
+/// A column that can be read once.
 pub(crate) struct ValueColumn {
     data_type: DataType,
     source: ValueSource,
-    /// What is left of the array that was begun.
+    /// The rest of the current array.
     rest: Option<ArrayRef>,
 }
 
 enum ValueSource {
-    /// Nothing but the rest.
+    /// No array besides `rest`.
     RestOnly,
     Stream(ImportedArrays),
     Texts(FixedWidthTexts),
@@ -47,7 +46,7 @@ fn unreadable_array_error(py: Python<'_>, error: impl std::fmt::Display) -> PyEr
 }
 
 impl ValueColumn {
-    /// The column of an object that exports an Arrow stream or array.
+    /// Imports the column of an object that exports an Arrow stream or array.
     pub(crate) fn from_arrow(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
         if !object.hasattr(intern!(py, "__arrow_c_stream__"))? {
@@ -55,8 +54,8 @@ impl ValueColumn {
         }
         let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
         let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
-        // SAFETY: a capsule of this name holds a valid stream, which is moved out of it: what is
-        // left there has been released.
+        // SAFETY: a capsule of this name holds a valid stream, which is moved out of it; a released stream
+        // stays in the capsule.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
         let stream =
             ImportedArrays::new(stream).map_err(|error| unreadable_array_error(py, error))?;
@@ -64,7 +63,7 @@ impl ValueColumn {
         Ok(ValueColumn { data_type, source: ValueSource::Stream(stream), rest: None })
     }
 
-    /// The column of an array of NumPy's that has one dimension, no gaps, and the machine's byte order.
+    /// Imports a NumPy array that has one dimension, no gaps, and the machine's byte order.
     pub(crate) fn from_numpy(array: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = array.py();
         let numpy = NumpyArray::new(array)?;
@@ -85,13 +84,13 @@ impl ValueColumn {
         Ok(ValueColumn { data_type, source: ValueSource::RestOnly, rest: Some(array) })
     }
 
-    /// The type of the values.
+    /// Returns the type of the values.
     pub(crate) fn data_type(&self) -> &DataType {
         &self.data_type
     }
 
-    /// Gives the column to `take` in pieces of at most so many values, without the interpreter's lock;
-    /// looks at signals in between.
+    /// Calls `take` with pieces of at most `piece_max` values, without the interpreter's lock, and checks
+    /// signals between the pieces.
     pub(crate) fn for_each_piece(
         mut self,
         py: Python<'_>,
@@ -137,7 +136,7 @@ impl ValueColumn {
     }
 }
 
-/// The type of a column, or of the only column of a table.
+/// Returns the type of a column, or of the only column of a table.
 fn single_column_type<'a>(data_type: &'a DataType, py: Python<'_>) -> PyResult<&'a DataType> {
     let DataType::Struct(fields) = data_type else { return Ok(data_type) };
     if let [field] = fields.as_ref() {
@@ -169,12 +168,12 @@ fn import_arrow_array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(arrow_import::array_from_data(&data.map_err(failed)?))
 }
 
-/// An array of NumPy's.
+/// A NumPy array.
 struct NumpyArray<'a, 'py> {
     array: &'a Bound<'py, PyAny>,
     address: usize,
     len: usize,
-    /// What it holds: `i8`, `M8[us]`, `U12`.
+    /// NumPy's type code: `i8`, `M8[us]`, `U12`.
     type_code: String,
 }
 
@@ -193,7 +192,7 @@ impl NumpyArray<'_, '_> {
         to_exception(py, Error::usage(format!("an array of NumPy's type `{kind}` cannot be taken")))
     }
 
-    /// The memory of the values, which lives as long as the buffer does.
+    /// Returns the memory of the values; the buffer keeps the array alive.
     fn memory(&self, width: usize) -> PyResult<Buffer> {
         struct Owner {
             _array: AssertUnwindSafe<Py<PyAny>>,
@@ -206,7 +205,7 @@ impl NumpyArray<'_, '_> {
             return Ok(Buffer::from_vec(Vec::<u64>::new()));
         };
         let owner = Arc::new(Owner { _array: AssertUnwindSafe(self.array.clone().unbind()) });
-        // SAFETY: NumPy tells where its values are, and they are there as long as the array is.
+        // SAFETY: NumPy states the address of its values, which are valid as long as the array lives.
         Ok(unsafe { Buffer::from_custom_allocation(start, bytes, owner) })
     }
 
@@ -237,7 +236,7 @@ impl NumpyArray<'_, '_> {
                 let bytes = self.memory(1)?;
                 Ok(Arc::new(BooleanArray::from_iter(bytes.iter().map(|byte| Some(*byte != 0)))))
             }
-            // Days are numbers, as those of dates are.
+            // Days are integers, as in date columns.
             "M8[D]" => self.time_array(DataType::Int64),
             kind => {
                 let unit = kind.strip_suffix(']').and_then(|kind| kind.split_once('['));
@@ -258,7 +257,7 @@ impl NumpyArray<'_, '_> {
         ))
     }
 
-    /// Times, of which the least is "not a time".
+    /// Returns an array of times, in which NumPy's "not a time", the smallest integer, is null.
     fn time_array(&self, data_type: DataType) -> PyResult<ArrayRef> {
         let ticks = self.primitive_array(DataType::Int64, 8)?;
         let values: &Int64Array = ticks.as_primitive();
@@ -273,7 +272,7 @@ impl NumpyArray<'_, '_> {
     }
 }
 
-/// Texts or bytes of NumPy's, each of the same width; zeros at the end are no part of them.
+/// NumPy texts or bytes of a fixed width; zeros at the end are padding.
 struct FixedWidthTexts {
     buffer: Buffer,
     width: usize,
@@ -302,7 +301,7 @@ impl FixedWidthTexts {
         let (mut builder, mut text) = (LargeStringBuilder::new(), String::new());
         for value in each {
             text.clear();
-            // A zero is a character in the middle of a text, and none at its end.
+            // Zeros inside of a text are characters, zeros at its end are padding.
             let mut zeros = 0;
             for &bytes in value.as_chunks::<4>().0 {
                 let code = u32::from_ne_bytes(bytes);
@@ -321,7 +320,7 @@ impl FixedWidthTexts {
     }
 }
 
-/// Refuses a column of a type that is not wanted.
+/// Returns the exception for a column of an unsupported type.
 pub(crate) fn column_type_error(py: Python<'_>, what: &str, of: &DataType, hint: &str) -> PyErr {
     to_exception(py, Error::usage_with_hint(format!("{what} of type {}", sql_type_name(of)), hint))
 }

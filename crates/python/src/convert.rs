@@ -1,4 +1,4 @@
-//! `convert`, `sort_files`, `check` and `check_schema`.
+//! The functions `convert`, `sort_files`, `check`, `salvage` and `check_schema`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ fn to_source_spec(source: SourceOptions, urls: Vec<String>) -> Result<SourceSpec
     let mut urls = urls.into_iter();
     let url = urls.next().unwrap_or_default();
     let spec = SourceSpec { more_urls: urls.collect(), ..source.into_source_spec(url)? };
-    // A program's output may be all that there is to read.
+    // A program's output can be the only input.
     if is_none && spec.filter_program.is_none() {
         return Err(Error::usage_with_hint("no file is named", "name at least one file to read"));
     }
     Ok(spec)
 }
 
-/// Converts files to a file or a folder: what was written, and how many outputs were left.
+/// Converts files to a file or a folder; returns the summary and the number of skipped outputs.
 #[pyfunction]
 #[pyo3(signature = (urls, select, condition, skip_existing, source, sink, limits, on))]
 #[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
@@ -148,7 +148,7 @@ pub(crate) fn sort_files<'py>(
     run_query(py, (query, None), Some(sink), limits, &ResourceLimits::default(), about)
 }
 
-/// What was found of each rowfile, as JSON.
+/// Returns the check of each rowfile as JSON.
 #[pyfunction]
 pub(crate) fn check(
     py: Python<'_>,
@@ -163,7 +163,7 @@ pub(crate) fn check(
     })
 }
 
-/// Writes what is whole of a rowfile to another: what was kept, as JSON.
+/// Writes the intact blocks of a rowfile to another file; returns a summary as JSON.
 #[pyfunction]
 pub(crate) fn salvage(
     py: Python<'_>,
@@ -205,7 +205,7 @@ fn checkable_rowfiles(
     Ok(CheckableRowfiles::list(&spec, cancel, &RunProgress::new())?)
 }
 
-/// Why the schema of `new` does not read the data of `old`: columns and reasons.
+/// Returns the columns and reasons why the schema of `new` does not read the data of `old`.
 #[pyfunction]
 pub(crate) fn check_schema(
     py: Python<'_>,

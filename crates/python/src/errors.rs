@@ -1,4 +1,4 @@
-//! Which Python exception is an engine's error? The classes are in `tidemill._errors`.
+//! Translates the engine's errors to Python exceptions. The classes are in `tidemill._errors`.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -7,29 +7,29 @@ use pyo3::types::{PyDict, PyType};
 use tidemill_engine::Error;
 use tidemill_engine::error::redact_secrets;
 
-/// Warns as Python's `warnings` do.
+/// Issues a warning through Python's `warnings`.
 ///
 /// # Errors
-/// What a filter makes of the warning.
+/// The exception that a warnings filter raises.
 pub(crate) fn issue_warning(py: Python<'_>, text: &str) -> PyResult<()> {
     py.import("tidemill._errors")?.getattr("warn")?.call1((redact_secrets(text),))?;
     Ok(())
 }
 
-/// The exception for an error.
+/// Returns the exception for an error.
 pub(crate) fn to_exception(py: Python<'_>, error: Error) -> PyErr {
     exception_or_own_failure(py, &error, OptionNaming::Python)
 }
 
-/// The exception for an error of what takes words as on the command line: its options keep their names there.
+/// Returns the exception for an error of GNU sort, whose message names the options of the command line.
 pub(crate) fn to_sort_exception(py: Python<'_>, error: Error) -> PyErr {
     exception_or_own_failure(py, &error, OptionNaming::Sort)
 }
 
-/// Whose names options have in a message.
+/// The interface whose option names a message uses.
 enum OptionNaming {
     Python,
-    /// `tidemill sort`'s.
+    /// `tidemill sort`.
     Sort,
 }
 
@@ -37,7 +37,7 @@ fn exception_or_own_failure(py: Python<'_>, error: &Error, words: OptionNaming) 
     build_exception(py, error, words).unwrap_or_else(|other| other)
 }
 
-/// The exception for bytes that are not what they should be.
+/// Returns the exception for corrupt bytes.
 pub(crate) fn corrupt_bytes_exception(py: Python<'_>, message: &str) -> PyErr {
     let class = || -> PyResult<Bound<'_, PyType>> {
         let class = py.import("tidemill._errors")?.getattr("CorruptBytesError")?;

@@ -1,9 +1,10 @@
-//! How is a file or an object read in Python as a file? By position, with a piece of it held for small reads
-//! and lines; what is larger goes straight into the object, or the buffer, that Python is given.
+//! Reads an open file or object from Python as a file object. A buffer serves small reads and lines; larger
+//! reads go straight into the object, or the buffer, that Python receives.
 //!
-//! What is held is read and handed out with the interpreter's lock held, as it takes less than letting go of
-//! it; all else without. Where another thread reads the same file, its end is waited for. Where a thread has gone to
-//! a place and not read yet, others do not move it: DuckDB's threads share a file, and each seeks and then reads.
+//! Buffered bytes are returned with the interpreter's lock held, which takes less time than releasing it;
+//! every other operation releases the lock. If another thread reads the same file, a read waits for it. A
+//! seek applies to its own thread until that thread reads, so other threads do not move its position:
+//! DuckDB's threads share a file, and each seeks and then reads.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -28,18 +29,18 @@ use crate::interruptible_wait::{SIGNAL_CHECK_INTERVAL, SignalWaiter, run_on_thre
 use crate::options::parse_storage_options;
 use crate::process_bound::ProcessBound;
 
-/// What is held of a file for small reads. A read of as much goes past it.
+/// Size of a file's buffer for small reads. Reads of this size or more bypass it.
 const BUFFER_BYTES: usize = 64 << 10;
-/// What has no size is read to its end in such pieces.
+/// Size of the pieces in which a file of unknown size is read to its end.
 const UNSIZED_READ_PIECE_BYTES: usize = 8 << 20;
 
-/// Where files are opened and listed by one set of options and over the same connections.
+/// A store: opens and lists files with one set of options and over shared connections.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawStore {
     storage_options: StorageOptions,
     connections: ProcessBound<StoreConnections>,
     is_literal: bool,
-    /// Ends what is done here, for good.
+    /// Cancels all current and later operations of this store.
     cancel: CancelFlag,
 }
 
@@ -58,7 +59,7 @@ impl RawStore {
         Ok(RawStore { storage_options, connections, is_literal, cancel })
     }
 
-    /// The same once more, over the same connections, to be cancelled by itself.
+    /// Returns a store with the same options and connections that can be cancelled by itself.
     fn part(&self) -> RawStore {
         RawStore {
             storage_options: self.storage_options.clone(),
@@ -68,7 +69,7 @@ impl RawStore {
         }
     }
 
-    /// Ends what is done here and with the files that were opened here, now and later.
+    /// Cancels all operations of this store and of the files opened with it, now and later.
     fn cancel(&self) {
         self.cancel.cancel();
     }
@@ -89,7 +90,7 @@ impl RawStore {
         })
     }
 
-    /// A listing, each of it as JSON.
+    /// Returns the entries of a listing as JSON texts.
     fn ls(&self, py: Python<'_>, url: String, recursive: bool) -> PyResult<Vec<String>> {
         self.run_on_store(py, move |settings| {
             let mut found = Vec::new();
@@ -101,7 +102,7 @@ impl RawStore {
         })
     }
 
-    /// What is told of one, as JSON.
+    /// Returns the metadata of a file as JSON.
     fn stat(&self, py: Python<'_>, url: String) -> PyResult<Option<String>> {
         self.run_on_store(py, move |settings| {
             let mut told = None;
@@ -113,7 +114,7 @@ impl RawStore {
         })
     }
 
-    /// Fetches an object into a file, over what is there.
+    /// Fetches an object into a file, and replaces an existing one.
     fn get(&self, py: Python<'_>, url: String, output: String) -> PyResult<CopySummaryTuple> {
         let done = self.run_on_store(py, move |settings| {
             let defaults = DownloadOptions::default();
@@ -125,7 +126,7 @@ impl RawStore {
 }
 
 impl RawStore {
-    /// Those of this process: in a fork's child, new ones.
+    /// Returns the connections of this process; in the child of a fork, new ones.
     fn process_connections(&self) -> StoreConnections {
         match self.connections.is_in_owner_process() {
             true => StoreConnections::clone(&self.connections),
@@ -154,37 +155,38 @@ impl RawStore {
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawFile {
     name: String,
-    /// None once it is closed.
+    /// `None` after the file was closed.
     file: ProcessBound<Mutex<Option<Arc<RandomAccessFile>>>>,
     place: Mutex<ReadPosition>,
-    /// Where threads have gone to and not read yet. Locked before the place, if both are.
+    /// Positions to which threads have sought without reading yet. Locked before `position` if both are
+    /// locked.
     sought: Mutex<HashMap<ThreadId, u64>>,
     is_closed: AtomicBool,
-    /// What Python was given.
+    /// Number of bytes returned to Python.
     asked_bytes: AtomicU64,
-    /// What it did, once it is closed.
+    /// The statistics at the time of closing.
     last: Mutex<ReadStats>,
     cancel: CancelFlag,
 }
 
-/// Where reading goes on, and what is held.
+/// The read position, and a buffer of the bytes around it.
 #[derive(Default)]
 struct ReadPosition {
     offset: u64,
     buffer: Vec<u8>,
-    /// Where in the file it begins.
+    /// Position of the buffer's first byte in the file.
     buffer_offset: u64,
 }
 
 impl ReadPosition {
-    /// What is held from where reading goes on.
+    /// Returns the buffered bytes from the read position on.
     fn buffered(&self) -> &[u8] {
         let skip =
             self.offset.checked_sub(self.buffer_offset).and_then(|skip| usize::try_from(skip).ok());
         skip.and_then(|skip| self.buffer.get(skip..)).unwrap_or_default()
     }
 
-    /// Copies what is held, and goes on behind it.
+    /// Copies buffered bytes, and advances the read position.
     fn copy_buffered(&mut self, out: &mut [u8]) -> usize {
         let here = self.buffered();
         let count = here.len().min(out.len());
@@ -193,7 +195,7 @@ impl ReadPosition {
         count
     }
 
-    /// Holds what is next.
+    /// Fills the buffer with the bytes from the read position on.
     fn refill_buffer(&mut self, file: &RandomAccessFile, look: InterruptCheck<'_>) -> Result<()> {
         let mut held = std::mem::take(&mut self.buffer);
         held.resize(BUFFER_BYTES, 0);
@@ -203,7 +205,7 @@ impl ReadPosition {
         Ok(())
     }
 
-    /// Fills all of `out`, as far as the file goes.
+    /// Fills `out` completely, or up to the end of the file.
     fn read_fully(
         &mut self,
         out: &mut [u8],
@@ -232,15 +234,15 @@ impl ReadPosition {
 
 type InterruptCheck<'a> = &'a mut dyn FnMut() -> std::result::Result<(), Interrupted>;
 
-/// Memory of a buffer that Python holds meanwhile.
+/// The memory of a buffer that Python keeps alive during the read.
 struct PythonBuffer(*mut u8, usize);
 
-// SAFETY: it is memory, which one thread after another writes to.
+// SAFETY: it is plain memory, and only one thread at a time writes to it.
 unsafe impl Send for PythonBuffer {}
 
 impl PythonBuffer {
     fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: who made it says that it is there, initialised, and nobody else's for as long as this lives.
+        // SAFETY: the creator guarantees that the memory is initialised and exclusive while this value lives.
         unsafe { std::slice::from_raw_parts_mut(self.0, self.1) }
     }
 }
@@ -250,7 +252,8 @@ fn closed_file_exception() -> PyErr {
 }
 
 impl RawFile {
-    /// The file, if it is open. What is elsewhere is fetched by threads of the process that opened it.
+    /// Returns the file, if it is open. For remote files it requires the process that opened them, whose
+    /// threads fetch.
     fn require_open_file(&self, py: Python<'_>) -> PyResult<Arc<RandomAccessFile>> {
         let file = self.file.lock().clone().ok_or_else(closed_file_exception)?;
         if !file.is_local() {
@@ -266,12 +269,13 @@ impl RawFile {
         self.asked_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Where this thread has gone to and not read yet.
+    /// Returns the position to which this thread has sought without reading yet.
     fn pending_seek(&self) -> Option<u64> {
         self.sought.lock().get(&std::thread::current().id()).copied()
     }
 
-    /// The same, as it reads now. Who reads where the file is by now, takes the places of others for given up.
+    /// Takes the pending seek of this thread, which now reads. A thread without one reads at the shared
+    /// position, which discards the pending seeks of all threads.
     fn take_pending_seek(&self) -> Option<u64> {
         let mut sought = self.sought.lock();
         let own = sought.remove(&std::thread::current().id());
@@ -281,7 +285,8 @@ impl RawFile {
         own
     }
 
-    /// Reads at this thread's place, without the interpreter's lock; if it fails, the place is where it was.
+    /// Reads at this thread's position, without the interpreter's lock; a failed read restores the pending
+    /// seek.
     fn read_at_thread_position<T: Send>(
         &self,
         py: Python<'_>,
@@ -295,7 +300,7 @@ impl RawFile {
         done
     }
 
-    /// Does something from a place, or where the file is by now.
+    /// Calls `work` at the position `from`, or at the shared position.
     fn read_from<T: Send>(
         &self,
         py: Python<'_>,
@@ -323,13 +328,13 @@ impl RawFile {
         });
         let was_closed = self.is_closed.load(Ordering::Relaxed) && !waiter.has_exception();
         match done {
-            // The thread that closed it did not wait for this one.
+            // The closing thread did not wait for this one.
             Err(Error::Interrupted) if was_closed => Err(closed_file_exception()),
             done => waiter.finish(py, done),
         }
     }
 
-    /// An object of Python's of at most so many bytes, filled by `work`, which says how many there are.
+    /// Returns bytes of at most `size` that `work` fills; `work` returns their count.
     fn read_bytes<'py>(
         &self,
         py: Python<'py>,
@@ -365,7 +370,7 @@ impl RawFile {
         Ok(PyBytes::new(py, &bytes.as_bytes()[..count]))
     }
 
-    /// What is held, if it is enough and nobody else is at it.
+    /// Returns buffered bytes if `count` accepts them and no other thread uses the position.
     fn take_buffered_bytes<'py>(
         &self,
         py: Python<'py>,
@@ -391,7 +396,7 @@ impl RawFile {
         Ok(Some(bytes))
     }
 
-    /// How many bytes there are from the place on; none if nobody knows.
+    /// Returns the number of bytes after the position; `None` if the size is unknown.
     fn remaining_bytes(&self, file: &RandomAccessFile) -> Option<u64> {
         let here = || self.place.try_lock().map_or(0, |place| place.offset);
         let at = self.pending_seek().unwrap_or_else(here);
@@ -409,7 +414,7 @@ impl RawFile {
         self.read_up_to(py, usize::MAX)
     }
 
-    /// So many bytes at most of what has no size.
+    /// Reads at most `most` bytes of a file of unknown size.
     fn read_up_to<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyBytes>> {
         let all = self.read_at_thread_position(py, |place, file, look| {
             let mut all = Vec::new();
@@ -448,7 +453,7 @@ impl RawFile {
         Ok(self.require_open_file(py)?.e_tag().map(str::to_owned))
     }
 
-    /// So many bytes, or all; fewer only at the end.
+    /// Returns `size` bytes, or all if it is negative; fewer only at the end of the file.
     fn read<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
         let Ok(size) = usize::try_from(size) else { return self.read_to_end(py) };
         if let Some(bytes) =
@@ -456,7 +461,7 @@ impl RawFile {
         {
             return Ok(bytes);
         }
-        // Not more than there is: what is asked for may be anything.
+        // The request may be arbitrarily large, so it is limited to the remaining bytes.
         let file = self.require_open_file(py)?;
         let left = self.remaining_bytes(&file);
         let size = match left.and_then(|left| usize::try_from(left).ok()) {
@@ -467,7 +472,7 @@ impl RawFile {
         self.read_bytes(py, size, |out, place, file, look| place.read_fully(out, file, look))
     }
 
-    /// What is there without waiting twice: what is held, or the next piece.
+    /// Returns the buffered bytes, or else the bytes of one further read.
     fn read1<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
         let size = usize::try_from(size).unwrap_or(BUFFER_BYTES);
         let some = |here: &[u8]| Some(here.len().min(size)).filter(|count| *count > 0 || size == 0);
@@ -482,7 +487,7 @@ impl RawFile {
         })
     }
 
-    /// What is held, at least a byte if there is one, without going on behind it.
+    /// Returns the buffered bytes, at least one unless at the end, without advancing the position.
     fn peek<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let here = self.read_from(py, self.pending_seek(), |place, file, look| {
             if place.buffered().is_empty() {
@@ -493,7 +498,7 @@ impl RawFile {
         Ok(PyBytes::new(py, &here))
     }
 
-    /// Fills memory that Python holds; how much of it.
+    /// Fills memory that Python holds; returns the number of bytes.
     fn readinto(&self, py: Python<'_>, address: usize, size: usize) -> PyResult<usize> {
         let mut memory = PythonBuffer(address as *mut u8, size);
         let count = self.read_at_thread_position(py, move |place, file, look| {
@@ -503,7 +508,7 @@ impl RawFile {
         Ok(count)
     }
 
-    /// A line with its end; of so many bytes at most.
+    /// Returns a line with its line ending, cut to at most `size` bytes.
     #[pyo3(signature = (size=-1))]
     fn readline<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
         let most = usize::try_from(size).unwrap_or(usize::MAX);
@@ -536,7 +541,7 @@ impl RawFile {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Goes to a place: from the start, from where it is, from the end.
+    /// Seeks from the start, the position, or the end.
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
         let end = match whence {
             0 | 1 => 0,
@@ -559,7 +564,7 @@ impl RawFile {
             .ok_or_else(|| PyValueError::new_err(format!("negative seek value {offset}")))?;
         self.require_open_file(py)?;
         self.sought.lock().insert(std::thread::current().id(), to);
-        // Who reads meanwhile ends where that ends.
+        // If another thread reads meanwhile, its read sets the shared position at its end.
         if let Some(mut place) = self.place.try_lock() {
             place.offset = to;
         }
@@ -577,7 +582,7 @@ impl RawFile {
         self.read_from(py, None, |place, _, _| Ok(place.offset))
     }
 
-    /// Ranges, each by itself, fetched concurrently. The place stays.
+    /// Fetches ranges concurrently and returns the bytes of each. The position does not change.
     fn ranges<'py>(
         &self,
         py: Python<'py>,
@@ -610,7 +615,7 @@ impl RawFile {
         Ok(all)
     }
 
-    /// What it did so far.
+    /// Returns the read statistics of the file so far.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let is_open = self.file.lock().is_some();
         let mut stats = match is_open {
@@ -629,7 +634,7 @@ impl RawFile {
                 *self.last.lock() = file.stats();
                 py.detach(|| drop(file));
             }
-            // A copy that a fork has made.
+            // A copy made by a fork belongs to the other process.
             copy => std::mem::forget(copy),
         }
         if let Some(mut place) = self.place.try_lock() {
@@ -639,7 +644,7 @@ impl RawFile {
 }
 
 impl RawFile {
-    /// Where the end is of what has no size: all of it is read for that.
+    /// Returns the end of a file of unknown size, for which it reads the whole file.
     fn find_end(&self, py: Python<'_>) -> PyResult<u64> {
         self.read_from(py, self.pending_seek(), |place, file, look| {
             let mut piece = vec![0; UNSIZED_READ_PIECE_BYTES];
@@ -655,7 +660,7 @@ impl RawFile {
     }
 }
 
-/// Statistics by the names that Python has for them.
+/// Returns read statistics as a dictionary.
 pub(crate) fn stats_dict<'py>(py: Python<'py>, stats: &ReadStats) -> PyResult<Bound<'py, PyDict>> {
     let told = PyDict::new(py);
     for (name, value) in [

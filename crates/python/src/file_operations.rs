@@ -1,4 +1,4 @@
-//! How are files and objects listed and copied?
+//! Lists, measures, reads and copies files and objects.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub(crate) fn to_json_text(value: &impl serde::Serialize) -> io::Result<String> 
     serde_json::to_string(value).map_err(io::Error::other)
 }
 
-/// A listing, each of it as JSON.
+/// Returns the entries of listings as JSON texts.
 #[pyfunction]
 pub(crate) fn ls(
     py: Python<'_>,
@@ -53,7 +53,7 @@ pub(crate) fn ls(
     })
 }
 
-/// What is told of each, as JSON.
+/// Returns the metadata of files as JSON texts.
 #[pyfunction]
 pub(crate) fn stat(
     py: Python<'_>,
@@ -74,7 +74,7 @@ pub(crate) fn stat(
     })
 }
 
-/// The sums of folders, each as JSON.
+/// Returns the sizes of folders as JSON texts.
 #[pyfunction]
 pub(crate) fn du(
     py: Python<'_>,
@@ -96,7 +96,7 @@ pub(crate) fn du(
     })
 }
 
-/// The bytes of all, one after another.
+/// Returns the bytes of all files, one after another.
 #[pyfunction]
 pub(crate) fn cat<'py>(
     py: Python<'py>,
@@ -119,11 +119,11 @@ pub(crate) fn cat<'py>(
     Ok(PyBytes::new(py, &bytes))
 }
 
-/// What became of files: how many were copied, their bytes, those of a run before, and how many were left; and
-/// those that failed, each by its URL with what went wrong.
+/// The summary of a copy: numbers of copied files, of bytes, of bytes from an earlier run, and of skipped
+/// files; and the failures, each with URL and error.
 pub(crate) type CopySummaryTuple = (u64, u64, u64, u64, Vec<(String, String)>);
 
-/// Returns the selection of ETags to compare; by default those of servers that document them.
+/// Returns the selection of the ETags to compare; the default is those that servers document.
 fn verify_mode(verify: Option<bool>) -> EtagVerification {
     match verify {
         None => EtagVerification::Documented,
@@ -195,7 +195,7 @@ fn run_copy(
     self::copy_summary_tuple(py, copied)
 }
 
-/// What became of files, as Python has it.
+/// Converts the summary of a copy, and issues its warnings.
 pub(crate) fn copy_summary_tuple(
     py: Python<'_>,
     copied: CopySummary,

@@ -1,4 +1,4 @@
-//! How are sets of ids in files combined?
+//! Set operations on files of ids.
 
 use pyo3::prelude::*;
 use tidemill_engine::CancelFlag;
@@ -10,7 +10,7 @@ use crate::errors::to_exception;
 use crate::interruptible_wait::{ProgressDisplay, run_on_thread_with_display};
 use crate::options::{LimitOptions, parse_storage_options};
 
-/// Combines sets of ids: what is written to no file, and how many there are.
+/// Combines sets of ids; returns the output that goes to no file, and the number of ids.
 #[pyfunction]
 #[pyo3(signature = (operation, files, output, format, input_format, column, flags, storage_options, limits))]
 #[expect(clippy::too_many_arguments, reason = "what Python gives by name")]

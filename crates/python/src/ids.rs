@@ -1,8 +1,7 @@
-//! How do exact sets of ids reach Python? As objects around an id space and around the numbers in
-//! it. An id is 64 bits; whether these have a sign is the space's to say.
+//! Exact sets of ids for Python: objects around an id space and around sets of numbers in it. An id has
+//! 64 bits; the space determines if these are signed.
 //!
-//! A space grows in memory, or it is bytes that are there already, a file's most often, mapped: then
-//! nothing is added to it.
+//! A space grows in memory, or it is serialized bytes, mostly a mapped file, and then read-only.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -30,7 +29,7 @@ use crate::errors::{corrupt_bytes_exception, to_exception};
 use crate::sketches::as_u64_values;
 use crate::value_hashing;
 
-/// Ids that are taken between two looks at signals: as many as a space divides at once.
+/// Number of ids processed between two checks of signals: as many as a space divides at once.
 const IDS_PER_SIGNAL_CHECK: usize = 1 << 20;
 
 const SIGN_BIT: u64 = 1 << 63;
@@ -43,12 +42,12 @@ fn id_space_full_error(error: IdSpaceFull) -> Error {
     }
 }
 
-/// Looks at signals from where the interpreter's lock is not held.
+/// Checks signals from code that does not hold the interpreter's lock.
 fn check_signals() -> PyResult<()> {
     Python::try_attach(|py| py.check_signals()).unwrap_or(Ok(()))
 }
 
-/// What ends a long call.
+/// The reason why a long call ends early.
 enum LongCallFailure {
     EngineError(Error),
     PythonException(PyErr),
@@ -73,39 +72,39 @@ fn to_python_result<T>(py: Python<'_>, done: Result<T, LongCallFailure>) -> PyRe
     })
 }
 
-/// Bytes that are there as long as whoever holds them.
+/// Shared bytes, valid as long as a reference exists.
 type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// A space in bytes.
+/// A read-only space in serialized form.
 struct SerializedIdSpace {
     view: IdSpaceView<'static>,
-    /// What the view looks at: it goes after the view.
+    /// The bytes that the view borrows; declared after the view, so that it is dropped later.
     shared_bytes: SharedBytes,
 }
 
 impl SerializedIdSpace {
     fn new(held: SharedBytes) -> Result<Self, SketchError> {
         let bytes: &[u8] = (*held).as_ref();
-        // SAFETY: the bytes stay where they are as long as `held` lives, and the view goes with it and
-        // is handed out with a shorter life only.
+        // SAFETY: the bytes stay at their address while `held` lives. The view lives as long, and is only
+        // lent with a shorter lifetime.
         let bytes: &'static [u8] =
             unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) };
         Ok(SerializedIdSpace { view: IdSpaceView::open(bytes)?, shared_bytes: held })
     }
 }
 
-/// Whether ids have a sign.
+/// Signedness of the ids of a space.
 const SIGN_UNKNOWN: u8 = 0;
 const SIGNED: u8 = 1;
 const UNSIGNED: u8 = 2;
 
-/// Ids and their numbers.
+/// A space: ids and their numbers.
 ///
-/// No lock is waited for with the interpreter's held.
+/// No method waits for a lock while it holds the interpreter's lock.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawIdSpace {
     inner: IdSpaceStorage,
-    /// [`UNKNOWN`] as long as no id has told.
+    /// [`SIGN_UNKNOWN`] until the first ids determine it.
     sign: AtomicU8,
 }
 
@@ -114,7 +113,7 @@ enum IdSpaceStorage {
     Serialized(SerializedIdSpace),
 }
 
-/// What becomes of ids that a space does not have.
+/// The treatment of ids that a space does not contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UnknownIdPolicy {
     Add,
@@ -147,7 +146,7 @@ impl RawIdSpace {
         self.signedness().unwrap_or(true)
     }
 
-    /// Has the sign of ids that come settled, and refuses those that do not fit it.
+    /// Determines the signedness by the first ids, and refuses later ids that do not fit it.
     fn settle_signedness(&self, ids: &[u64], are_signed: bool) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
@@ -224,7 +223,7 @@ impl RawIdSpace {
         }
     }
 
-    /// What becomes of ids that are not there, in Python's words.
+    /// Parses the treatment of unknown ids.
     fn parse_unknown_policy(
         &self,
         py: Python<'_>,
@@ -266,7 +265,7 @@ impl RawIdSpace {
         }
     }
 
-    /// Calls `take` with the ids of a set, many at a time.
+    /// Calls `take` with the ids of a set, in pieces.
     fn for_each_id(
         &self,
         set: &IdSet,
@@ -299,7 +298,7 @@ impl RawIdSpace {
         }
     }
 
-    /// An id as Python has it; none if it can be none of this space.
+    /// Returns the bits of a Python id; `None` if it cannot be an id of this space.
     fn id_bits(&self, id: &Bound<'_, PyAny>) -> Option<u64> {
         match self.is_signed() {
             true => id.extract::<i64>().ok().map(i64::cast_unsigned),
@@ -307,7 +306,7 @@ impl RawIdSpace {
         }
     }
 
-    /// The number of an id, if it is there.
+    /// Returns the number of an id, if the space contains it.
     fn find_number(&self, bits: u64) -> Option<u32> {
         match &self.inner {
             IdSpaceStorage::InMemory(grown) => grown.read().index_of(bits),
@@ -322,7 +321,7 @@ impl RawIdSpace {
         }
     }
 
-    /// A set of the ids of a column.
+    /// Returns the set of the ids of a column.
     fn set_of_column(
         &self,
         py: Python<'_>,
@@ -369,20 +368,20 @@ impl RawIdSpace {
         RawIdSpace::with_storage(IdSpaceStorage::InMemory(RwLock::default()), signed)
     }
 
-    /// A space of bytes, which grows or stays as it is.
+    /// Reads a space from bytes; `grows` determines if it can grow.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8], grows: bool) -> PyResult<Self> {
         let read = py.detach(|| RawIdSpace::decode(bytes, grows));
         read.map_err(|error| corrupt_bytes_exception(py, &error.to_string()))
     }
 
-    /// A space in a file, which is mapped.
+    /// Opens a space in a file, which is mapped.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let opened = py.detach(|| -> Result<Self> {
             let file = File::open(&path).map_err(|error| Error::io("read", &path, error))?;
-            // SAFETY: whoever cuts the file short while it is mapped ends the process when it is looked
-            // at behind its end, which the documents say; what is written over is other numbers.
+            // SAFETY: truncating the file while it is mapped ends the process at the next access behind
+            // its end, as documented; overwriting it changes the numbers.
             let map = unsafe { Mmap::map(&file) };
             let map = map.map_err(|error| Error::io("map", &path, error))?;
             RawIdSpace::with_serialized(Arc::new(map)).map_err(|error| Error::Corrupt {
@@ -395,14 +394,14 @@ impl RawIdSpace {
         opened.map_err(|error| to_exception(py, error))
     }
 
-    /// Writes the space to a file, which appears once it is whole.
+    /// Writes the space to a file, which appears once it is complete.
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
         let saved = py.detach(|| -> Result<()> {
             let bytes = self.serialize();
             let mut file = StagedFile::create(&path, overwrite, &RunId::new())?;
             for piece in bytes.chunks(IDS_PER_SIGNAL_CHECK) {
                 file.write_all(piece).map_err(|error| Error::io("write", &path, error))?;
-                // What is staged goes with the file.
+                // The staged file is removed when `file` is dropped.
                 check_signals().map_err(|_| Error::Interrupted)?;
             }
             Ok(file.commit(bytes.len() as u64)?)
@@ -414,7 +413,7 @@ impl RawIdSpace {
         PyBytes::new(py, &py.detach(|| self.serialize()))
     }
 
-    /// One in memory that grows.
+    /// Returns a copy in memory that can grow.
     fn copy(&self, py: Python<'_>) -> PyResult<Self> {
         let copied = py.detach(|| match &self.inner {
             IdSpaceStorage::InMemory(grown) => Ok(RawIdSpace::with_storage(
@@ -454,7 +453,7 @@ impl RawIdSpace {
         self.id_bits(id).is_some_and(|bits| py.detach(|| self.find_number(bits)).is_some())
     }
 
-    /// Whether the ids of both have the same numbers.
+    /// True if the ids of both spaces have the same numbers.
     fn equals(&self, py: Python<'_>, other: &Bound<'_, RawIdSpace>) -> PyResult<bool> {
         let other = other.get();
         if std::ptr::eq(self, other) {
@@ -466,7 +465,7 @@ impl RawIdSpace {
                 return Ok(false);
             }
             for first in (0..count).step_by(IDS_PER_SIGNAL_CHECK) {
-                // Of one after the other, so that no two locks are held.
+                // The spaces are read one after the other, so that no two locks are held.
                 let some: IdSet = (first..count.min(first.saturating_add(1 << 20))).collect();
                 let (mut ours, mut theirs) = (Vec::new(), Vec::new());
                 self.for_each_id(&some, |ids| ours.extend_from_slice(ids))?;
@@ -498,7 +497,7 @@ impl RawIdSpace {
         )
     }
 
-    /// A set of objects, all of which or none are added to the space.
+    /// Returns the set of objects. Either all ids or none are added to the space.
     fn set_of_objects(
         &self,
         objects: &Bound<'_, PyAny>,
@@ -547,12 +546,12 @@ impl RawIdSpace {
         done.map_err(|error| to_exception(py, error))
     }
 
-    /// The set of all ids.
+    /// Returns the set of all ids.
     fn all(&self, py: Python<'_>) -> RawIdSet {
         py.detach(|| RawIdSet::from_set((0..self.id_count()).collect()))
     }
 
-    /// The set of bytes in Roaring's format.
+    /// Reads a set in the Roaring format.
     fn set_from_bytes(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<RawIdSet> {
         let read = py.detach(|| -> Result<_, String> {
             let set = IdSet::decode(bytes).map_err(|error| error.to_string())?;
@@ -575,13 +574,13 @@ impl RawIdSpace {
         }
         let is_signed = IdSpaceView::open(bytes)?.is_signed();
         let space = IdSpace::decode(bytes)?;
-        // Of no id it is not told yet.
+        // The signedness of an empty space is not determined yet.
         let is_signed = Some(is_signed).filter(|_| !space.is_empty());
         Ok(RawIdSpace::with_storage(IdSpaceStorage::InMemory(RwLock::new(space)), is_signed))
     }
 }
 
-/// Numbers of a space's ids.
+/// A set of numbers of a space's ids.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawIdSet(RwLock<IdSet>);
 
@@ -590,7 +589,7 @@ impl RawIdSet {
         RawIdSet(RwLock::new(set))
     }
 
-    /// Does something with two sets, which may be the same.
+    /// Calls `work` with two sets, which may be the same.
     fn with_both<T: Send>(
         &self,
         other: &RawIdSet,
@@ -602,7 +601,7 @@ impl RawIdSet {
                 let both = self.0.read();
                 return work(&both, &both);
             }
-            // Readers do not wait for one another, but a writer that waits keeps later ones out.
+            // Recursive reads, because a waiting writer would block a second normal read.
             let (ours, theirs) = (self.0.read_recursive(), other.0.read_recursive());
             work(&ours, &theirs)
         })
@@ -627,7 +626,7 @@ impl RawIdSet {
             .detach(|| space.find_number(bits).is_some_and(|number| self.0.read().contains(number)))
     }
 
-    /// Takes an id out; says whether it was there.
+    /// Removes an id; returns true if the set contained it.
     fn discard(&self, space: &Bound<'_, RawIdSpace>, id: &Bound<'_, PyAny>) -> bool {
         let Some(bits) = space.get().id_bits(id) else { return false };
         let space = space.get();
@@ -635,7 +634,7 @@ impl RawIdSet {
             .detach(|| space.find_number(bits).is_some_and(|number| self.0.write().remove(number)))
     }
 
-    /// A set of both: `|`, `&`, `-` or `^`.
+    /// Combines two sets: `|`, `&`, `-` or `^`.
     fn combined(&self, py: Python<'_>, operation: char, other: &Bound<'_, RawIdSet>) -> Self {
         RawIdSet::from_set(self.with_both(other.get(), py, |a, b| match operation {
             '|' => a | b,
@@ -645,7 +644,7 @@ impl RawIdSet {
         }))
     }
 
-    /// Changes this set by another.
+    /// Changes this set by another: `|`, `&`, `-` or `^`.
     fn change(&self, py: Python<'_>, operation: char, other: &Bound<'_, RawIdSet>) {
         let other = other.get();
         py.detach(|| {
@@ -655,8 +654,8 @@ impl RawIdSet {
                 }
                 return;
             }
-            // A copy, so that no two sets are held that may be asked for the other way round. It takes as
-            // long as the change does.
+            // A copy, so that no two locks are held, which another call may take in the other order. It takes
+            // as long as the change does.
             let theirs = other.0.read().clone();
             let mut ours = self.0.write();
             match operation {
@@ -685,11 +684,11 @@ impl RawIdSet {
         PyBytes::new(py, &bytes)
     }
 
-    /// The ids, in the order of their numbers.
+    /// Returns the ids in the order of their numbers.
     fn ids(&self, py: Python<'_>, space: &Bound<'_, RawIdSpace>) -> PyResult<RawIds> {
         let space = space.get();
         let done = py.detach(|| {
-            // A copy, which others may change meanwhile; it takes a bit for each id.
+            // A copy, because others may change the set meanwhile; it takes a bit for each id.
             let set = self.0.read().clone();
             let mut ids = Vec::with_capacity(usize::try_from(set.len()).unwrap_or(0));
             space.for_each_id(&set, |some| ids.extend_from_slice(some))?;
@@ -700,7 +699,7 @@ impl RawIdSet {
     }
 }
 
-/// Ids for NumPy, Arrow and Python. Nobody else has their memory.
+/// Ids for NumPy, Arrow and Python, in memory that nothing else uses.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawIds {
     buffer: Buffer,
@@ -714,7 +713,7 @@ impl RawIds {
         self.len
     }
 
-    /// Some of them, as numbers of Python's.
+    /// Returns `count` ids from `first` on as Python integers.
     fn some<'py>(
         &self,
         py: Python<'py>,
@@ -731,7 +730,7 @@ impl RawIds {
         .collect()
     }
 
-    /// What NumPy takes them by.
+    /// The array interface of NumPy.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);
@@ -744,7 +743,7 @@ impl RawIds {
         Ok(interface)
     }
 
-    /// An Arrow array of them.
+    /// Returns the capsules of an Arrow array of the ids.
     fn capsules<'py>(
         &self,
         py: Python<'py>,

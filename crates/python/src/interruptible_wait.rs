@@ -1,5 +1,5 @@
-//! How does Python wait? Without the interpreter's lock, looking up twenty times a second: at
-//! signals, so that Ctrl-C ends what runs, and at the progress, which is shown to the user.
+//! Waits without the interpreter's lock. Twenty times a second a wait checks signals, so that Ctrl-C ends the
+//! run, and shows the progress to the user.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -15,23 +15,23 @@ use tidemill_engine::{CancelFlag, Error, Result, RunProgress};
 
 use crate::errors::to_exception;
 
-/// How long is waited between two looks.
+/// Interval between two checks of signals.
 pub(crate) const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often a display is told.
+/// Interval between two updates of a display.
 const DISPLAY_UPDATE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A Python object that shows the progress of a run: it has `update(bytes_done, bytes_total,
-/// rows_done, silent)`, where `silent` says which host has not answered for a while, or is `None`, and `clear()`.
+/// A Python object that shows the progress of a run. It has `update(bytes_done, bytes_total,
+/// rows_done, silent)` and `clear()`; `silent` names a host that has not answered for a while, or is `None`.
 pub struct ProgressDisplay {
     object: Py<PyAny>,
     progress: RunProgress,
-    /// When it was told last; none while nobody waits.
+    /// Time of the last update; `None` while no wait is in progress.
     updated_at: Mutex<Option<Instant>>,
 }
 
 impl ProgressDisplay {
-    /// Shows `progress` by the object, if there is one.
+    /// Returns a display of `progress` by the object, if there is one.
     pub fn new(object: Option<Py<PyAny>>, progress: &RunProgress) -> Option<Arc<Self>> {
         let progress = progress.clone();
         object.map(|object| {
@@ -53,7 +53,7 @@ impl ProgressDisplay {
         ignore_display_failure(py, self.object.bind(py).call_method1("update", seen))
     }
 
-    /// Takes away what is shown.
+    /// Removes the progress from the display.
     pub fn clear(&self, py: Python<'_>) -> PyResult<()> {
         if self.updated_at.lock().take().is_none() {
             return Ok(());
@@ -62,7 +62,7 @@ impl ProgressDisplay {
     }
 }
 
-/// That the progress cannot be shown is no reason to end a run; a signal that arrives
+/// Ignores a failing display, which is no reason to end a run; a signal that arrives
 /// meanwhile is.
 fn ignore_display_failure(py: Python<'_>, called: PyResult<Bound<'_, PyAny>>) -> PyResult<()> {
     match called {
@@ -71,7 +71,7 @@ fn ignore_display_failure(py: Python<'_>, called: PyResult<Bound<'_, PyAny>>) ->
     }
 }
 
-/// Looks at signals and shows the progress while a thread without the interpreter's lock waits.
+/// Checks signals and updates the display while a thread waits without the interpreter's lock.
 pub(crate) struct SignalWaiter {
     cancel: CancelFlag,
     display: Option<Arc<ProgressDisplay>>,
@@ -79,13 +79,13 @@ pub(crate) struct SignalWaiter {
 }
 
 impl SignalWaiter {
-    /// A waiter that stops what `cancel` stops.
+    /// Creates a waiter that raises `cancel` after a signal.
     pub(crate) fn new(cancel: CancelFlag, display: Option<Arc<ProgressDisplay>>) -> Self {
         SignalWaiter { cancel, display, exception: None }
     }
 
-    /// Stops the run once a signal's handler has raised something. The run's own end, which
-    /// comes within moments, is what ends the wait: what it has staged is gone by then.
+    /// Cancels the run once a signal handler has raised an exception. The wait then ends with the run, which
+    /// takes only moments and removes its staged files.
     pub(crate) fn check_signals(&mut self) -> Result<(), Interrupted> {
         if self.exception.is_some() {
             return Ok(());
@@ -102,7 +102,7 @@ impl SignalWaiter {
                 self.exception = Some(raised);
                 Ok(())
             }
-            // The interpreter is ending, and so is what waits.
+            // The interpreter is shutting down, and the waiting thread ends with it.
             None => {
                 self.cancel.cancel();
                 Err(Interrupted)
@@ -110,17 +110,17 @@ impl SignalWaiter {
         }
     }
 
-    /// Whether a signal's handler has raised something.
+    /// Returns true if a signal handler has raised an exception.
     pub(crate) fn has_exception(&self) -> bool {
         self.exception.is_some()
     }
 
-    /// What a signal's handler has raised.
+    /// Returns the exception that a signal handler has raised.
     pub(crate) fn into_exception(self) -> Option<PyErr> {
         self.exception
     }
 
-    /// What the wait has come to; what was shown is taken away.
+    /// Ends the wait: clears the display, and returns the result or the exception.
     pub(crate) fn finish<T>(mut self, py: Python<'_>, done: Result<T>) -> PyResult<T> {
         if let Some(display) = &self.display
             && let Err(raised) = display.clear(py)
@@ -134,7 +134,7 @@ impl SignalWaiter {
     }
 }
 
-/// Does something on a thread of its own, which is left behind if Ctrl-C does not end it.
+/// Runs `work` on a thread of its own, which is abandoned if Ctrl-C does not end it in time.
 pub(crate) fn run_on_thread<T: Send + 'static>(
     py: Python<'_>,
     cancel: CancelFlag,
@@ -143,7 +143,7 @@ pub(crate) fn run_on_thread<T: Send + 'static>(
     run_on_thread_with_display(py, cancel, None, work)
 }
 
-/// The same, with its progress shown meanwhile.
+/// Runs `work` like [`run_on_thread`], and displays its progress.
 pub(crate) fn run_on_thread_with_display<T: Send + 'static>(
     py: Python<'_>,
     cancel: CancelFlag,
@@ -156,7 +156,7 @@ pub(crate) fn run_on_thread_with_display<T: Send + 'static>(
         std::thread::Builder::new()
             .name("tick".to_owned())
             .spawn(move || {
-                // Nobody listens any more if this was left behind.
+                // The receiver is gone if this thread was abandoned.
                 let _ = sender.send(work());
             })
             .map_err(|source| Error::io("start", "a thread", source))?;

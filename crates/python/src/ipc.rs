@@ -1,4 +1,4 @@
-//! Rows and columns as bytes, which a pickle holds: an Arrow IPC stream.
+//! Encodes rows and columns as Arrow IPC streams, for pickling.
 
 use std::io::Cursor;
 
@@ -11,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// Returns batches of a schema as bytes.
+/// Encodes a schema and its batches as bytes.
 ///
 /// # Errors
 /// `ValueError` for a type that Arrow IPC does not have.
@@ -28,10 +28,10 @@ pub(crate) fn encode_batches<'py>(
     Ok(PyBytes::new(py, &written.map_err(to_value_error)?))
 }
 
-/// Returns the schema and the batches that bytes hold.
+/// Decodes the schema and the batches of an encoded stream.
 ///
 /// # Errors
-/// `ValueError` for bytes that [`bytes_of`] did not write.
+/// `ValueError` for bytes that [`encode_batches`] did not write.
 pub(crate) fn decode_batches(bytes: &[u8]) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
     let reader = StreamReader::try_new(Cursor::new(bytes), None).map_err(to_value_error)?;
     let schema = reader.schema();

@@ -1,28 +1,31 @@
-//! Glue between the `tidemill` Python package and the engine; no logic.
+//! Bindings between the `tidemill` Python package and the engine; they contain no logic.
 //!
-//! - `options`: how do options arrive?
-//! - `wait`: how does Python wait?
-//! - `result`: how do a run's rows reach Python?
-//! - `objects`: how do rows that Python has reach the engine?
-//! - `inferred`: and rows of its own objects?
-//! - `parameters`: how do values reach SQL's parameters?
-//! - `values`: which Python object is a value?
-//! - `ipc`: how are rows and columns pickled?
-//! - `convert`: how are files converted and checked?
-//! - `combining`: how are sets of ids in files combined?
-//! - `sorting`: how are lines sorted?
-//! - `files`: how are files and objects listed and copied?
-//! - `opened`: how is one of them read as a file?
-//! - `arrays`: how does a column of values reach the engine, and how does one go back?
-//! - `hashed`: which hash has a Python object in a sketch?
-//! - `sketches`: how do sketches reach Python?
-//! - `ids`: how do exact sets of ids reach Python?
-//! - `rowfile`: how do rowfiles reach Python, and come from there?
-//! - `workers`: how do tasks reach workers elsewhere, and what is a worker there?
-//! - `errors`: which Python exception is an engine's error?
+//! - `options`: options that arrive as dictionaries
+//! - `interruptible_wait`: waits without the interpreter's lock, with signals and progress
+//! - `result`: rows of a run as Arrow batches and streams
+//! - `object_sources`: tables and streams of Python as sources, and formats that Python functions read and
+//!   write
+//! - `type_inference`: tables of Python objects
+//! - `parameters`: values of SQL parameters
+//! - `values`: conversion of Arrow values to Python objects
+//! - `ipc`: rows and columns as bytes for pickling
+//! - `arrow_import`: safe import of Arrow arrays and streams of other libraries
+//! - `convert`: conversion, sorting, checks and salvage of files
+//! - `id_file_sets`: set operations on files of ids
+//! - `line_sorting`: GNU sort
+//! - `file_operations`: listing and copying of files and objects
+//! - `file_access`: reading of an open file or object
+//! - `column_import`: columns of values from Arrow and NumPy
+//! - `value_hashing`: hashes of Python objects in sketches
+//! - `sketches`: HyperLogLog sketches
+//! - `ids`: exact sets of ids
+//! - `rowfile`: reading and writing of rowfiles
+//! - `workers`: tasks for workers elsewhere, the worker itself, and the master's answers
+//! - `process_bound`: values that only their own process may use after a fork
+//! - `errors`: translation of errors to Python exceptions
 //!
-//! Options arrive as the Python package has checked them, and what is a dictionary in Python
-//! (the coverage, a job, a plan) crosses as JSON text.
+//! Options arrive validated by the Python package. Dictionaries of Python (the coverage, a job, a plan) cross
+//! as JSON text.
 
 mod arrow_import;
 mod column_import;
@@ -82,10 +85,10 @@ use crate::parameters::{NamedPythonParameter, to_engine_parameters};
 use crate::result::{RawAnswers, RawResult, RawSchema, coverage_json};
 use crate::workers::{RawAnswering, RawWorker};
 
-/// What the job log calls this way in.
+/// Name of this interface in the job log.
 const JOB_LOG_INTERFACE: &str = "python";
 
-/// What a run that wrote files has done.
+/// The summary of a run that wrote files.
 #[pyclass(frozen, get_all, module = "tidemill._tidemill")]
 struct RawWritten {
     files: u64,
@@ -98,17 +101,17 @@ struct RawWritten {
     stats: Py<PyDict>,
 }
 
-/// What is known of files before a query.
+/// Format, columns and size of files, found before a query.
 #[pyclass(frozen, get_all, module = "tidemill._tidemill")]
 struct RawSource {
     schema: Py<RawSchema>,
     format: String,
     files: usize,
-    /// None for standard input.
+    /// `None` for standard input.
     bytes: Option<u64>,
 }
 
-/// Objects as sources.
+/// Converts objects to sources.
 fn object_sources(py: Python<'_>, objects: Vec<NamedObject>) -> PyResult<Vec<NamedSource>> {
     let named = objects.into_iter().map(|object| {
         let (name, spec) = object.into_named_source(py)?;
@@ -134,7 +137,7 @@ fn query<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let began = Instant::now();
     let sources = object_sources(py, objects)?;
-    // The log keeps the statement without the values, which may be nobody's business.
+    // The job log records the statement without its values, which may be confidential.
     let about =
         RunDescription { verb: "query", mapper: Some(sql.clone()), ..RunDescription::default() };
     let (query, sink, master) = py
@@ -174,7 +177,7 @@ fn query<'py>(
     }
 }
 
-/// The query of a `COPY … TO` and its output; every other query as it is.
+/// Splits a `COPY … TO` into its query and output; returns every other query as it is.
 fn split_copy(mut query: Query) -> Result<(Query, Option<SinkSpec>)> {
     let copy = CopyQuery::parse(&query.sql)?;
     let sink = copy.map(|CopyQuery { query_sql: sql, sink }| {
@@ -184,10 +187,10 @@ fn split_copy(mut query: Query) -> Result<(Query, Option<SinkSpec>)> {
     Ok((query, sink))
 }
 
-/// Returns true if a text is a `COPY … TO`, which writes files by itself.
+/// Returns true if a text is a `COPY … TO`, which writes files itself.
 #[pyfunction]
 fn is_copy(py: Python<'_>, sql: &str) -> bool {
-    // An error is told when the statement is run.
+    // A syntax error is raised when the statement runs.
     py.detach(|| !matches!(CopyQuery::parse(sql), Ok(None)))
 }
 
@@ -217,7 +220,7 @@ fn read_text<'py>(
     run_query(py, (query, None), None, limits, &ResourceLimits::default(), about)
 }
 
-/// The first rows of files. A look, which the job log does not keep.
+/// Returns the first rows of files. The job log does not record this.
 #[pyfunction]
 fn head<'py>(
     py: Python<'py>,
@@ -233,11 +236,11 @@ fn head<'py>(
         let max_bad = limits.max_bad.clone();
         let limits = ResourceLimits { max_bad: None, ..limits };
         let mut preparation = prepare_run(&limits, &ResourceLimits::default())?;
-        // Set here, and not as a limit: a look keeps no copies.
+        // Set here and not as a limit, so that no copies of rejected records are written.
         if let Some(max_bad) = max_bad {
             preparation.settings.max_bad = max_bad.parse()?;
         }
-        // Rows are wanted from the start of the input; more threads would only read ahead.
+        // The rows come from the start of the input; more threads would only read ahead.
         preparation.settings.threads = 1;
         Ok((Query { sql, sources: vec![source], ..Query::default() }, preparation))
     });
@@ -248,7 +251,7 @@ fn head<'py>(
     begun.into_result(py)
 }
 
-/// Has a sink's program find files, and gives it.
+/// Gives files to a sink's program, and returns that program.
 fn give_files_to_sink<'a>(
     files: Option<&Arc<ProgramFiles>>,
     sink: Option<&'a mut SinkSpec>,
@@ -258,7 +261,7 @@ fn give_files_to_sink<'a>(
     sink.exec.as_ref()
 }
 
-/// Has all programs of a job find its files; where its result goes.
+/// Gives a job's files to all its programs, and returns the destination of its result.
 fn prepare_job_and_sink(
     job: &mut Job,
     sink: SinkOptions,
@@ -297,7 +300,7 @@ fn run<'py>(
     run_query(py, (query, master), sink, limits, &job.limits, job.describe_run(output))
 }
 
-/// Runs a job up to its tables, and keeps these as a partial table.
+/// Runs a job up to its tables, and writes these as a partial table.
 #[pyfunction]
 fn run_partial(
     py: Python<'_>,
@@ -345,13 +348,13 @@ fn run_partial(
     )
 }
 
-/// The folder of Tidemill's own state, made if it is missing; none where there can be none.
+/// Returns the folder of Tidemill's state, and creates it if it is missing; `None` if there can be none.
 #[pyfunction]
 fn state_folder() -> Option<PathBuf> {
     StateFolder::open().0.map(|home| home.path().to_owned())
 }
 
-/// A size of memory in bytes: `512M`, `2GiB`, `50%`.
+/// Returns a memory size in bytes: `512M`, `2GiB`, `50%`.
 #[pyfunction]
 fn memory_bytes(py: Python<'_>, size: &str) -> PyResult<u64> {
     memory_budget::resolve_memory_budget(Some(size), None).map_err(|error| to_exception(py, error))
@@ -408,7 +411,7 @@ fn merge_partial(
     )
 }
 
-/// The columns of files.
+/// Returns the columns, format and size of files.
 #[pyfunction]
 fn schema(py: Python<'_>, url: String, source: SourceOptions) -> PyResult<RawSource> {
     let cancel = CancelFlag::new();
@@ -424,7 +427,7 @@ fn schema(py: Python<'_>, url: String, source: SourceOptions) -> PyResult<RawSou
     })
 }
 
-/// How SQL would be run, for people and as JSON.
+/// Returns the plan of SQL as text and as JSON.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "what Python gives by name")]
 fn explain_query(
@@ -453,8 +456,8 @@ fn explain_query(
     })
 }
 
-/// The tables that SQL reads and that are neither among `names` nor files: each as it is written, and
-/// what a source must be called to be it. None of what is no SQL.
+/// Returns the tables that SQL reads and that are neither in `names` nor files: each as it is written, and
+/// the name that a source needs to match it. Returns nothing for invalid SQL.
 #[pyfunction]
 fn unknown_tables(
     py: Python<'_>,
@@ -473,7 +476,7 @@ fn unknown_tables(
     })
 }
 
-/// How a job would be run, for people and as JSON.
+/// Returns the plan of a job as text and as JSON.
 #[pyfunction]
 fn explain_job(
     py: Python<'_>,
@@ -494,7 +497,7 @@ fn explain_job(
     })
 }
 
-/// Reads and checks a job: its tree as JSON, and its SQL.
+/// Reads and validates a job; returns its tree as JSON, and its SQL.
 #[pyfunction]
 fn read_job(py: Python<'_>, job: JobText) -> PyResult<(String, String)> {
     run_on_thread(py, CancelFlag::new(), move || {
@@ -503,7 +506,7 @@ fn read_job(py: Python<'_>, job: JobText) -> PyResult<(String, String)> {
     })
 }
 
-/// A report of the job log as JSON: `list`, `show`, `top` or `compare` of these runs.
+/// Returns a report of the job log as JSON: `list`, `show`, `top` or `compare` of these runs.
 #[pyfunction]
 #[pyo3(name = "jobs", signature = (what, runs, since, name, last))]
 fn job_log(
@@ -569,7 +572,7 @@ fn run_query<'py>(
     })
 }
 
-/// Begins a query whose answers are given as they stand.
+/// Starts a query that returns interim results.
 fn start_watched_query<'py>(
     py: Python<'py>,
     (query, master): (Query, Option<MasterClient>),
@@ -596,7 +599,7 @@ fn start_watched_query<'py>(
     Ok(Bound::new(py, answers)?.into_any())
 }
 
-/// Begins a run, and carries it out if its result goes to a sink.
+/// Starts a run, and carries it out if its result goes to a sink.
 fn run_or_write<'py>(
     py: Python<'py>,
     sink: Option<SinkSpec>,
@@ -615,17 +618,17 @@ fn run_or_write<'py>(
     }
 }
 
-/// A run that has begun.
+/// A run that has started.
 struct StartedRun {
     running: RunHandle,
     preparation: PreparedRun,
     display: Option<Arc<ProgressDisplay>>,
-    /// What reading remote files had done before.
+    /// Statistics of remote reads of this process before the run.
     stats_before: ReadStats,
 }
 
 impl StartedRun {
-    /// Begins a run, recorded in the job log if it is said what it is about.
+    /// Starts a run; the job log records it if `about` describes it.
     fn new(
         py: Python<'_>,
         mut preparation: PreparedRun,
@@ -655,7 +658,7 @@ impl StartedRun {
         SignalWaiter::new(self.preparation.settings.cancel.clone(), self.display.clone())
     }
 
-    /// Waits for a run that has no rows to give.
+    /// Waits for a run that returns no rows.
     fn drain(&mut self, py: Python<'_>) -> PyResult<()> {
         let mut waiter = self.signal_waiter();
         let running = &mut self.running;
@@ -668,18 +671,18 @@ impl StartedRun {
         done
     }
 
-    /// What reading remote files did meanwhile.
+    /// Returns the statistics of remote reads since the start of the run.
     fn stats(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
         Ok(file_access::stats_dict(py, &remote::read_stats().delta_since(&self.stats_before))?
             .unbind())
     }
 
-    /// What the run's result rests on.
+    /// Returns the coverage of the run's result.
     fn coverage(&self) -> Option<&Coverage> {
         self.running.coverage()
     }
 
-    /// The rows, to be read.
+    /// Returns a result from which Python reads the rows.
     fn into_result(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let memory_bytes = self.preparation.settings.memory_bytes;
         let cancel = self.preparation.settings.cancel;
@@ -694,7 +697,7 @@ impl StartedRun {
         Ok(Bound::new(py, result)?.into_any())
     }
 
-    /// Writes all rows.
+    /// Writes all rows to a sink.
     fn write_to_sink(mut self, py: Python<'_>, sink: &SinkSpec) -> PyResult<RawWritten> {
         let mut waiter = self.signal_waiter();
         let memory_bytes = self.preparation.settings.memory_bytes;
@@ -726,7 +729,7 @@ impl StartedRun {
     }
 }
 
-/// Runs what writes the partial table `out`.
+/// Runs a job or merge that writes the partial table `out`.
 fn write_partial_table(
     py: Python<'_>,
     limits: LimitOptions,
@@ -757,18 +760,18 @@ fn write_partial_table(
     })
 }
 
-/// What a run that keeps its table needs to know.
+/// The inputs of a run that writes a partial table.
 struct PartialTableRun {
     id: tidemill_engine::RunId,
     settings: RunSettings,
 }
 
-/// A coverage as JSON and in words.
+/// Returns a coverage as JSON and as a line of text.
 fn coverage_json_and_line(coverage: Option<&Coverage>) -> (String, String) {
     (coverage_json(coverage), coverage.map(Coverage::summary_line).unwrap_or_default())
 }
 
-/// Plans and tells, for people and as JSON.
+/// Plans a query and returns the plan as text and as JSON.
 fn explain_plan(
     py: Python<'_>,
     limits: LimitOptions,
@@ -810,14 +813,14 @@ fn explain_plan(
     })
 }
 
-/// Waits, so long at most, until what was fetched and is to be kept is written.
+/// Waits at most `seconds` until fetched blocks are written to the read cache.
 #[pyfunction]
 fn flush_read_cache(py: Python<'_>, seconds: f64) {
     let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     py.detach(|| tidemill_engine::remote::disk_cache::flush_disk_tiers(timeout));
 }
 
-/// What reading remote files did in this process.
+/// Returns the statistics of remote reads of this process.
 #[pyfunction]
 fn read_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     file_access::stats_dict(py, &remote::read_stats())

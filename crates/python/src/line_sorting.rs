@@ -1,4 +1,4 @@
-//! How are lines sorted?
+//! Sorts lines with GNU sort's options.
 
 use std::path::PathBuf;
 
@@ -10,11 +10,11 @@ use tidemill_sort::gnu::{self, GnuSortCommand, GnuSortOptions, GnuSortOutcome, G
 use crate::errors::to_sort_exception;
 use crate::interruptible_wait::run_on_thread;
 
-/// Whether the input was in order, what was written to no file, what is said, and what is wrong with the words.
+/// True if the input was in order; output that went to no file; messages; the error in the words, if any.
 type LineSortResult = (bool, Vec<u8>, String, Option<String>);
 
-/// Sorts as GNU sort's options say: whether the input was in order where that is asked, what was written to no file,
-/// what is said, and what is wrong with the words, in which options have the command line's names.
+/// Sorts with GNU sort's options. Returns whether the input was in order if that is checked, the output that
+/// went to no file, the messages, and the error in the words. Messages name the command line's options.
 #[pyfunction]
 pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<LineSortResult> {
     let cancel = CancelFlag::new();
@@ -40,7 +40,7 @@ pub(crate) fn sort(py: Python<'_>, words: Vec<PathBuf>) -> PyResult<LineSortResu
     run_on_thread(py, cancel, move || Ok(sort()))?.map_err(|error| to_sort_exception(py, error))
 }
 
-/// The standard input of a Python process is not for this.
+/// Refuses to read standard input, which a Python process needs itself.
 fn require_input_files(command: &GnuSortCommand) -> Result<()> {
     let GnuSortCommand::Run(options) = command else { return Ok(()) };
     let has_files = !options.inputs.is_empty() && options.inputs.iter().all(|path| path != "-");

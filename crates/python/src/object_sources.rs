@@ -1,10 +1,9 @@
-//! How do rows that Python has reach the engine? As Arrow batches through the PyCapsule interface,
-//! without copying: tables and streams by name, and what readers and writers of formats give and
-//! take.
+//! Rows of Python objects as sources, and formats that Python functions read and write. All rows cross as
+//! Arrow batches through the PyCapsule interface, without copying.
 //!
-//! The engine's threads take the interpreter's lock for the call of a function of the user's and
-//! for each object that it gives, and for nothing else. When the interpreter ends they must not be
-//! there any more, since it ends threads in a way that ends the process: see [`leave_python`].
+//! The engine's threads hold the interpreter's lock only while they call a user's function or fetch an object
+//! from it. No engine thread may be in Python when the interpreter ends, because ending such a thread ends
+//! the process: see [`leave_python`].
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -32,14 +31,14 @@ use crate::arrow_import::{self, TableImportError};
 use crate::errors::to_exception;
 use crate::process_bound::ProcessBound;
 
-/// Whether the interpreter ends. Who calls into Python from a thread of the engine's reads it, and
-/// holds it as long as it is there.
+/// True once the interpreter ends. An engine thread that calls into Python reads this lock, and
+/// holds it during the call.
 static IS_INTERPRETER_ENDING: RwLock<bool> = RwLock::new(false);
 
-/// How long the end of the interpreter waits for a function of the user's.
+/// Maximum time that the end of the interpreter waits for a user's function.
 const INTERPRETER_END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What `call` gives, which is Python's to compute; none once the interpreter ends.
+/// Returns the result of `call`, which calls into Python; `None` once the interpreter ends.
 pub(crate) fn call_into_python<T>(call: impl FnOnce() -> T) -> Option<T> {
     let is_ending = IS_INTERPRETER_ENDING.read_recursive();
     (!*is_ending).then(call)
@@ -49,8 +48,8 @@ fn interpreter_ended_error() -> ArrowError {
     ArrowError::ExternalError("the interpreter has ended".into())
 }
 
-/// Keeps the engine's threads out of Python from now on, and waits for those that are there: for
-/// the end of the interpreter.
+/// Keeps the engine's threads out of Python from now on, and waits for those that are in a call. It is called
+/// when the interpreter ends.
 #[pyfunction]
 pub(crate) fn leave_python(py: Python<'_>) {
     py.detach(|| {
@@ -60,7 +59,7 @@ pub(crate) fn leave_python(py: Python<'_>) {
     });
 }
 
-/// Batches that Python may compute, and that are let go of in Python.
+/// Batches that Python may compute, and that must be dropped while Python runs.
 struct PythonBatches(ManuallyDrop<BoxedBatchReader>);
 
 impl Iterator for PythonBatches {
@@ -79,7 +78,8 @@ impl RecordBatchReader for PythonBatches {
 
 impl Drop for PythonBatches {
     fn drop(&mut self) {
-        // SAFETY: nothing looks at it again. What is not let go of goes with the process.
+        // SAFETY: the value is not used again. After the interpreter's end it is leaked, until the process
+        // ends.
         call_into_python(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
@@ -88,20 +88,20 @@ fn guard_python_batches(batches: BoxedBatchReader) -> BoxedBatchReader {
     Box::new(PythonBatches(ManuallyDrop::new(batches)))
 }
 
-/// A source that is an object, and the name that SQL knows it by.
+/// An object as a source, with its name in SQL.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct NamedObject {
     pub name: String,
-    /// What exports an Arrow stream or array.
+    /// An object that exports an Arrow stream or array.
     object: Py<PyAny>,
-    /// Whether it can be read any number of times, all of it being in memory.
+    /// True if the object is in memory and can be read any number of times.
     is_table: bool,
-    /// The record of the first reading, for an object that gives its rows only once.
+    /// The mark of the first read, for an object that returns its rows only once.
     read_mark: Option<Py<ReadMark>>,
 }
 
-/// A record of whether a run has begun to read the rows of a stream.
+/// A mark that is set when a run begins to read a stream.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct ReadMark {
     is_read: Arc<AtomicBool>,
@@ -121,7 +121,7 @@ impl ReadMark {
     }
 }
 
-/// A stream that notes its first reading, and refuses to begin where another run has begun.
+/// A stream that sets a mark at its first read, and fails if another run has set it before.
 struct MarkedBatchStream {
     batches: BoxedBatchReader,
     name: String,
@@ -154,7 +154,7 @@ impl RecordBatchReader for MarkedBatchStream {
 }
 
 impl NamedObject {
-    /// Takes over the rows of a stream, or shares those of a table.
+    /// Returns the object's name and source: the rows of a stream move, those of a table are shared.
     pub(crate) fn into_named_source(self, py: Python<'_>) -> PyResult<(String, SourceSpec)> {
         let batches = batches_from_named_object(self.object.bind(py), Some(&self.name))?;
         let given = match self.is_table {
@@ -187,12 +187,12 @@ impl NamedObject {
     }
 }
 
-/// The batches of an object that exports a stream, or an array of structs.
+/// Returns the batches of an object that exports a stream or an array of structs.
 pub(crate) fn batches_from_object(object: &Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
     batches_from_named_object(object, None)
 }
 
-/// Those of an object that SQL has a name for.
+/// Returns the batches of an object, whose name in SQL appears in errors.
 fn batches_from_named_object(
     object: &Bound<'_, PyAny>,
     name: Option<&str>,
@@ -200,8 +200,8 @@ fn batches_from_named_object(
     if object.hasattr("__arrow_c_stream__")? {
         let capsule = object.call_method0("__arrow_c_stream__")?.cast_into::<PyCapsule>()?;
         let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
-        // SAFETY: a capsule of this name holds a valid stream, which is moved out of it: what is
-        // left there has been released.
+        // SAFETY: a capsule of this name holds a valid stream, which is moved out of it; a released stream
+        // stays in the capsule.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
         return match arrow_import::ImportedBatches::new(stream) {
             Ok(stream) => Ok(Box::new(stream)),
@@ -219,7 +219,7 @@ fn batches_from_named_object(
     )))
 }
 
-/// Says why an object is no table, and what to write.
+/// Returns the exception for an object that is no table, with a hint.
 fn not_a_table_error(
     object: &Bound<'_, PyAny>,
     name: Option<&str>,
@@ -282,7 +282,7 @@ fn batch_from_array_export(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyR
     arrow_import::batch_from_data(data, &Arc::new(fields)).map_err(in_python)
 }
 
-/// What a reader of the user's gave: a stream, or an iterable of batches.
+/// Returns the batches that a user's reader returned: a stream, or an iterable of batches.
 fn batches_from_reader_result(given: Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
     if given.hasattr("__arrow_c_stream__")? || given.hasattr("__arrow_c_array__")? {
         return batches_from_object(&given);
@@ -303,13 +303,13 @@ fn batches_from_reader_result(given: Bound<'_, PyAny>) -> PyResult<BoxedBatchRea
     Ok(Box::new(YieldedBatches { schema: current.schema(), current, objects: objects.unbind() }))
 }
 
-/// Batches of an object that a reader yielded, which may be a lazy frame.
+/// Returns the batches of an object that a reader yielded, which may be a lazy frame.
 fn batches_from_yielded_object(object: &Bound<'_, PyAny>) -> PyResult<BoxedBatchReader> {
     let lazy_frames = object.py().import("tidemill._lazy_frames")?;
     batches_from_object(&lazy_frames.call_method1("to_arrow_source", (object,))?)
 }
 
-/// The batches of an iterable's objects.
+/// The batches of the objects of an iterable.
 struct YieldedBatches {
     schema: SchemaRef,
     current: BoxedBatchReader,
@@ -342,7 +342,7 @@ impl RecordBatchReader for YieldedBatches {
     }
 }
 
-/// A reader of the user's: `reader(path, start, end)`, and `columns` if it has a parameter of that
+/// A user's reader: `reader(path, start, end)`, with `columns` if it has a parameter of that
 /// name.
 struct PythonFormatReader {
     function: Py<PyAny>,
@@ -393,7 +393,7 @@ impl RegisteredFormatReader for PythonFormatReader {
     }
 }
 
-/// A writer of the user's: `writer(path, batches)`.
+/// A user's writer: `writer(path, batches)`.
 struct PythonFormatWriter(Py<PyAny>);
 
 impl RegisteredFormatWriter for PythonFormatWriter {
@@ -412,7 +412,7 @@ impl RegisteredFormatWriter for PythonFormatWriter {
     }
 }
 
-/// Batches for a writer of the user's.
+/// Batches for a user's writer.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawStream {
     schema: SchemaRef,
@@ -440,7 +440,7 @@ impl RawStream {
         crate::result::RawSchema { schema: Arc::clone(&self.schema) }
     }
 
-    /// The next batch; the engine's threads are waited for without the interpreter's lock.
+    /// Returns the next batch; it waits for the engine's threads without the interpreter's lock.
     fn next_batch(&self, py: Python<'_>) -> PyResult<Option<crate::result::RawBatch>> {
         self.require_owner_process(py)?;
         let batch = py.detach(|| self.batches.lock().as_mut()?.next());
@@ -450,7 +450,7 @@ impl RawStream {
         }
     }
 
-    /// The rest of the batches as a capsule of an Arrow stream.
+    /// Returns the remaining batches as a capsule of an Arrow stream.
     fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         self.require_owner_process(py)?;
         let Some(batches) = self.batches.lock().take() else {
@@ -461,7 +461,7 @@ impl RawStream {
     }
 }
 
-/// An error in the stream as Python's: the engine's, or what its own code raised.
+/// Converts an error of the stream to an exception: the engine's error, or the text of any other.
 fn arrow_error_to_exception(py: Python<'_>, error: ArrowError) -> PyErr {
     match error {
         ArrowError::ExternalError(error) => match error.downcast::<tidemill_engine::Error>() {
@@ -472,7 +472,7 @@ fn arrow_error_to_exception(py: Python<'_>, error: ArrowError) -> PyErr {
     }
 }
 
-/// Adds a format.
+/// Registers a format.
 #[pyfunction]
 #[pyo3(signature = (name, suffix, reader, writer, is_splittable, takes_columns))]
 pub(crate) fn register_format(

@@ -1,5 +1,5 @@
-//! How do options arrive from Python? As dictionaries that the package has filled in, by the
-//! flags' names.
+//! Options from Python: dictionaries that the package has completed, with the names of the command
+//! line's flags as keys.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::object_sources::NamedObject;
 use crate::result::RawSchema;
 use crate::workers::PythonWorkerPool;
 
-/// How files are read.
+/// Options for reading files.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct SourceOptions {
     source_format: Option<String>,
     schema: Option<String>,
-    /// The columns of a schema that was found before, instead of their text.
+    /// The columns of a schema found earlier, instead of a schema text.
     columns: Option<Py<RawSchema>>,
     layouts: Option<String>,
     recover: bool,
@@ -36,7 +36,7 @@ pub(crate) struct SourceOptions {
     header: Option<bool>,
     delimiter: Option<u8>,
     quote: Option<u8>,
-    /// Whether fields are quoted at all, if that was said.
+    /// Present if a quote character, or none, was given.
     quoted: Option<bool>,
     escape: Option<u8>,
     comment: Option<u8>,
@@ -46,17 +46,17 @@ pub(crate) struct SourceOptions {
     mismatch: Option<String>,
     framing: Option<String>,
     log_format: Option<String>,
-    /// Columns whose records' fields are columns.
+    /// Columns whose records' fields become columns.
     promote: Vec<String>,
-    /// A program's words; none for no program.
+    /// The program and its arguments; empty for no program.
     source_exec: Vec<String>,
-    /// What programs find by name.
+    /// Files that programs find by name.
     files: Vec<String>,
     storage_options: Vec<(String, String)>,
 }
 
 impl SourceOptions {
-    /// The files that programs find by name, kept where these limits say.
+    /// Returns the files that programs find by name; the spill folders of these limits hold their copies.
     pub(crate) fn program_files(
         &self,
         limits: &LimitOptions,
@@ -65,7 +65,7 @@ impl SourceOptions {
         program_files::open_program_files(&self.files, &storage, &[&limits.spill_folder_limits()])
     }
 
-    /// How the files of `url` are read.
+    /// Returns the source of these options for the files of `url`.
     pub(crate) fn into_source_spec(self, url: String) -> tidemill_engine::Result<SourceSpec> {
         Ok(SourceSpec {
             url,
@@ -106,12 +106,12 @@ impl SourceOptions {
     }
 }
 
-/// The program that these words name, if there are any.
+/// Returns the program that these words name, if there are any.
 fn parse_program(words: Vec<String>) -> tidemill_engine::Result<Option<FilterProgram>> {
     Ok((!words.is_empty()).then(|| FilterProgram::new(words)).transpose()?)
 }
 
-/// What a run may take, and what shows its progress.
+/// The resource limits of a run, and the display of its progress.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct LimitOptions {
@@ -124,18 +124,18 @@ pub(crate) struct LimitOptions {
 }
 
 impl LimitOptions {
-    /// The priority that they ask for, or the environment or the job.
+    /// Returns the priority from these limits, or else from the environment or the job.
     pub(crate) fn priority_of(&self, job: &ResourceLimits) -> tidemill_engine::Result<Priority> {
         let own = ResourceLimits { priority: self.priority.clone(), ..ResourceLimits::default() };
         tidemill_engine::run_handle::resolve_priority(&own, job)
     }
 
-    /// Where what does not fit memory goes.
+    /// Returns limits with only the spill folders set.
     pub(crate) fn spill_folder_limits(&self) -> ResourceLimits {
         ResourceLimits { spill_dirs: self.spill_dirs.clone(), ..ResourceLimits::default() }
     }
 
-    /// The limits, and the display.
+    /// Returns the limits and the display.
     pub(crate) fn into_limits_and_display(self) -> (ResourceLimits, Option<Py<PyAny>>) {
         let limits = ResourceLimits {
             memory: self.memory,
@@ -150,12 +150,12 @@ impl LimitOptions {
     }
 }
 
-/// Who reads the splits.
+/// The workers or the master that run a query.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct OnOptions {
     workers: Option<Py<PyAny>>,
-    /// A master's address, which runs it.
+    /// The address of a master that runs the query.
     master: Option<String>,
     may_run_here: bool,
     max_attempts: Option<usize>,
@@ -164,12 +164,12 @@ pub(crate) struct OnOptions {
 }
 
 impl OnOptions {
-    /// The master that runs it, if one is named.
+    /// Returns the master that runs the query, if one is named.
     pub(crate) fn named_master(&self) -> tidemill_engine::Result<Option<MasterClient>> {
         self.master.as_deref().map(|address| MasterClient::find(address, None)).transpose()
     }
 
-    /// Refuses a master for what it does not do.
+    /// Refuses a master for an operation that masters do not offer.
     pub(crate) fn refuse_master(&self) -> tidemill_engine::Result<()> {
         match &self.master {
             None => Ok(()),
@@ -182,16 +182,16 @@ impl OnOptions {
         }
     }
 
-    /// Refuses a place for what goes from worker to worker, where nothing does.
+    /// Refuses scratch storage for an operation that exchanges no data between workers.
     pub(crate) fn refuse_scratch(&self) -> tidemill_engine::Result<()> {
         let own = ScratchSpec::from_options(self.scratch.clone(), self.scratch_above.as_deref())?;
         tidemill_engine::convert::check_no_scratch_storage(&own)
     }
 
-    /// The query as these have it.
+    /// Returns the query with these options.
     ///
     /// # Errors
-    /// Where a size is none.
+    /// If a size is invalid.
     pub(crate) fn apply_to_query(self, query: Query) -> tidemill_engine::Result<Query> {
         let attempts_max = self.max_attempts.or(query.split_attempts_max);
         let own = ScratchSpec::from_options(self.scratch, self.scratch_above.as_deref())?;
@@ -206,7 +206,7 @@ impl OnOptions {
         Ok(Query { workers: Some(workers), may_run_locally: may_run_here, ..query })
     }
 
-    /// Who converts inputs to files of a folder, if not this process.
+    /// Returns the workers that convert inputs to files of a folder; `None` if this process does.
     pub(crate) fn into_remote_workers(self) -> Option<ConversionWorkers> {
         let workers: Arc<dyn WorkerPool> = Arc::new(PythonWorkerPool::new(self.workers?));
         let (may_run_here, attempts_max) = (self.may_run_here, self.max_attempts);
@@ -218,7 +218,7 @@ impl OnOptions {
     }
 }
 
-/// When an answer may rest on a part of the input, in the texts that the flags take.
+/// Options for answers from a part of the input, as texts that the flags accept.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct TurboOptions {
@@ -235,7 +235,8 @@ pub(crate) struct TurboOptions {
 }
 
 impl TurboOptions {
-    /// These over what a job says, of a call that began then; none where the answer is to rest on all of the input.
+    /// Returns these options with a job's options as defaults, for a call that began at `began`; `None` if
+    /// the answer is to be exact.
     pub(crate) fn with_job_defaults(
         self,
         job: &TurboSettings,
@@ -266,7 +267,7 @@ impl TurboOptions {
     }
 }
 
-/// Where a result goes instead of where the job says.
+/// The output that replaces the job's.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct SinkOptions {
@@ -281,7 +282,7 @@ pub(crate) struct SinkOptions {
 }
 
 impl SinkOptions {
-    /// These over what the job says; none if neither names an output.
+    /// Returns the sink with the job's sink as default; `None` if neither names an output.
     pub(crate) fn with_job_defaults(
         self,
         job: Option<&SinkSpec>,
@@ -313,10 +314,10 @@ impl SinkOptions {
 }
 
 impl SinkOptions {
-    /// The output of a `COPY … TO`, with the options that it has none for.
+    /// Returns the sink of a `COPY … TO`, with the options that COPY lacks.
     ///
     /// # Errors
-    /// For an option that says what the statement says.
+    /// For an option that duplicates a part of the statement.
     pub(crate) fn with_copy_defaults(
         self,
         copy: &SinkSpec,
@@ -344,19 +345,19 @@ pub(crate) struct JobText {
     path: Option<PathBuf>,
     text: String,
     is_json: bool,
-    /// What messages call the text.
+    /// Name of the text in messages.
     origin: String,
     overrides: Vec<(String, String)>,
-    /// For the sources, over what the job says.
+    /// Storage options of the sources, which override the job's.
     storage_options: Vec<(String, String)>,
-    /// What programs find by name beside what the job says.
+    /// Files that programs find by name, in addition to the job's.
     files: Vec<String>,
     /// Sources that are objects.
     objects: Vec<NamedObject>,
 }
 
 impl JobText {
-    /// Takes the sources that are objects, whose rows are shared or taken over.
+    /// Takes the sources that are objects: rows of tables are shared, and those of streams move.
     pub(crate) fn take_object_sources(&mut self, py: Python<'_>) -> PyResult<Vec<NamedSource>> {
         let objects = std::mem::take(&mut self.objects).into_iter();
         objects
@@ -367,12 +368,13 @@ impl JobText {
             .collect()
     }
 
-    /// Reads and checks the job, some sources of which are objects.
+    /// Reads and validates the job, some sources of which are objects.
     pub(crate) fn parse_job(self, given: Vec<NamedSource>) -> tidemill_engine::Result<Job> {
         Ok(self.parse_job_and_tree(given)?.0)
     }
 
-    /// Reads and checks the job, whose objects are left alone; its tree, without the overrides, as JSON.
+    /// Reads and validates the job without touching its objects; returns its tree too, without the overrides,
+    /// as JSON.
     pub(crate) fn parse_job_without_objects(mut self) -> tidemill_engine::Result<(Job, String)> {
         let objects = std::mem::take(&mut self.objects).into_iter();
         let named = |name: String| {
@@ -386,13 +388,13 @@ impl JobText {
         self.parse_job_and_tree(given)
     }
 
-    /// Returns true for tables over a source that a run has yet to supply. Reads the job's file.
+    /// Returns true for tables over a source that a run has yet to supply. It reads the job's file.
     fn needs_source(&mut self) -> tidemill_engine::Result<bool> {
         if let Some(path) = self.path.take() {
             (self.origin, self.text) = Job::read_job_text(&path)?;
         }
         let tree: Option<serde_json::Value> = match self.is_json {
-            // Text that is no JSON is refused where the job is read.
+            // Invalid JSON is refused when the job is parsed.
             true => serde_json::from_str(&self.text).ok(),
             false => Some(Job::toml_to_json(&self.text, &self.origin)?),
         };
@@ -426,7 +428,7 @@ impl JobText {
     }
 }
 
-/// The settings of stores, checked.
+/// Validates storage options.
 pub(crate) fn parse_storage_options(
     pairs: &[(String, String)],
 ) -> tidemill_engine::Result<StorageOptions> {

@@ -1,18 +1,18 @@
-//! How do values reach SQL's `$1` and `:name`? As the package has told their kinds: see `_parameters.py`.
+//! Values of the SQL parameters `$1` and `:name`. The package determines their kinds: see `_parameters.py`.
 
 use pyo3::prelude::*;
 use tidemill_engine::hex::decode_hex;
 use tidemill_engine::query::QueryParameter;
 use tidemill_engine::{Error, Result};
 
-/// A value: its kind, its text, and what a list holds.
+/// A parameter value: its kind, its text, and the items of a list.
 #[derive(FromPyObject)]
 pub(crate) struct PythonParameterValue(String, String, Vec<PythonParameterValue>);
 
-/// The name of a parameter, and its value.
+/// A parameter's name and value.
 pub(crate) type NamedPythonParameter = (String, PythonParameterValue);
 
-/// The parameters as the engine has them.
+/// Converts parameters to the engine's.
 ///
 /// # Errors
 /// [`Error::Internal`] for a kind that the package does not give.
@@ -48,7 +48,7 @@ impl PythonParameterValue {
     }
 }
 
-/// Bytes of their hexadecimal digits.
+/// Decodes hexadecimal digits.
 fn decode_bytes(digits: &str) -> Result<Vec<u8>> {
     decode_hex(digits).ok_or_else(|| Error::Internal(format!("`{digits}` are no bytes")))
 }

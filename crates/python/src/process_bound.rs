@@ -1,6 +1,8 @@
-//! Whose threads are they? A fork copies memory and none of the threads, so that whoever waits for one in the child, or joins
-//! it, waits for ever or breaks down. What has threads behind it belongs to the process that made it: anywhere else it is
-//! refused, and let go of without a word to them.
+//! Values that belong to one process and must not be used after a fork.
+//!
+//! A fork copies memory but no threads, so a child that waits for such a thread, or joins it, waits forever
+//! or crashes. A value with threads behind it belongs to the process that created it. Any other process
+//! refuses to use it, and drops it without contacting the threads.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -10,7 +12,7 @@ use tidemill_engine::Error;
 
 use crate::errors::to_exception;
 
-/// Something that threads of one process work at.
+/// A value that depends on threads of the process that created it.
 #[derive(Debug)]
 pub(crate) struct ProcessBound<T> {
     inner: ManuallyDrop<T>,
@@ -18,17 +20,17 @@ pub(crate) struct ProcessBound<T> {
 }
 
 impl<T> ProcessBound<T> {
-    /// Of this process.
+    /// Creates a value that belongs to this process.
     pub(crate) fn new(inner: T) -> Self {
         ProcessBound { inner: ManuallyDrop::new(inner), process_id: std::process::id() }
     }
 
-    /// Whether this is the process that made it.
+    /// Returns true in the process that created the value.
     pub(crate) fn is_in_owner_process(&self) -> bool {
         self.process_id == std::process::id()
     }
 
-    /// Refuses a process that has merely a copy of it.
+    /// Refuses a process that has only a copy of the value.
     ///
     /// # Errors
     /// [`Error::Usage`] with the message and the hint.
@@ -55,9 +57,9 @@ impl<T> Deref for ProcessBound<T> {
 
 impl<T> Drop for ProcessBound<T> {
     fn drop(&mut self) {
-        // What a fork has copied goes with the process.
+        // A copy made by a fork is freed when the process ends.
         if self.is_in_owner_process() {
-            // SAFETY: nothing looks at it again.
+            // SAFETY: the value is not used again.
             unsafe { ManuallyDrop::drop(&mut self.inner) };
         }
     }

@@ -1,15 +1,15 @@
-//! How do a run's rows reach Python? As Arrow batches through the PyCapsule interface.
+//! Rows of a run for Python: Arrow batches through the PyCapsule interface.
 //!
 //! The consumer of a stream (PyArrow, Polars, DuckDB) may call with or without the
-//! interpreter's lock. Each wait for rows releases it and looks at signals in between, so that
-//! other Python threads go on and Ctrl-C ends the run. A consumer can only pass on an error's
-//! text, so what a signal's handler has raised takes the place of the consumer's error as soon as
+//! interpreter's lock. Each wait for rows releases it and checks signals in between, so that
+//! other Python threads proceed and Ctrl-C ends the run. A consumer can only pass on an error's
+//! text. Therefore an exception of a signal handler replaces the consumer's error as soon as
 //! that reaches Python code (see `_interrupts.py`), and is kept for our own methods to raise.
-//! On a thread that the consumer has started itself, as DuckDB does, Python looks at no signals:
-//! Ctrl-C comes out when the consumer's own call looks at them.
+//! On a thread that the consumer started itself, as DuckDB does, Python checks no signals:
+//! Ctrl-C takes effect when the consumer's own call checks them.
 //!
-//! No lock is waited for while the interpreter's is held: the thread that has it may be waiting
-//! for the interpreter's.
+//! No code waits for a lock while it holds the interpreter's lock: the thread that has the former may be
+//! waiting for the latter.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -40,17 +40,17 @@ use crate::ipc;
 use crate::process_bound::ProcessBound;
 use crate::values;
 
-/// A coverage as JSON text; `null` before the end.
+/// Returns a coverage as JSON; `null` before the end of the run.
 pub(crate) fn coverage_json(coverage: Option<&Coverage>) -> String {
     serde_json::to_string(&coverage).unwrap_or_else(|_| "null".to_owned())
 }
 
 type SharedSlot<T> = Arc<Mutex<Option<T>>>;
 
-/// One part in so many of the memory budget is for rows that may be read once more.
+/// Divisor of the memory budget that gives the bytes for rows that may be read again.
 const REREAD_BUDGET_DIVISOR: u64 = 4;
 
-/// The memory that batches take, each buffer counted once: batches that are cut from one share it.
+/// The memory of retained batches. A buffer that several batches share counts once.
 struct RetainedMemory {
     counted_buffers: HashSet<usize>,
     bytes: u64,
@@ -58,7 +58,7 @@ struct RetainedMemory {
 }
 
 impl RetainedMemory {
-    /// Makes room for a batch; says whether there is any.
+    /// Charges a batch; returns true if the limit still holds.
     fn charge_batch(&mut self, batch: &RecordBatch) -> bool {
         batch.columns().iter().for_each(|column| self.charge_array(&column.to_data()));
         self.bytes <= self.limit_bytes
@@ -75,32 +75,32 @@ impl RetainedMemory {
     }
 }
 
-/// A run's rows: those that have come, as far as they are kept, and those to come.
+/// The rows of a run: the retained batches, and the batches to come.
 ///
-/// Each reader has a number of its own, of the batch that it wants next. Batches are kept for readers that
-/// begin anew, until they need more memory than there is for it: from then on each goes once it has been
-/// handed out.
+/// Each reader has the number of the batch that it needs next. Batches are retained for readers that start
+/// from the beginning, until they exceed the memory limit. From then on a batch is dropped once a reader has
+/// received it.
 struct RunRows {
-    /// None once all rows have come.
+    /// `None` once all rows have arrived.
     running: Option<RunHandle>,
     retained_batches: VecDeque<RecordBatch>,
-    /// The number of the first batch that is kept.
+    /// Number of the first retained batch.
     first_retained: u64,
-    /// None once the rows were too many to be kept.
+    /// `None` once the rows have exceeded the limit.
     retained_memory: Option<RetainedMemory>,
     limit_bytes: u64,
-    /// Rows that have come.
+    /// Number of rows that have arrived.
     rows_received: u64,
-    /// Whether the run has failed meanwhile.
+    /// True once the run has failed.
     has_failed: bool,
     coverage: SharedSlot<Coverage>,
     stats: SharedSlot<ReadStats>,
-    /// Those of the process when it began.
+    /// Statistics of remote reads of this process before the run.
     stats_before: ReadStats,
 }
 
 impl RunRows {
-    /// The batch of this number, or none after the last.
+    /// Returns the batch of this number, or `None` after the last.
     fn batch(
         &mut self,
         number: u64,
@@ -124,7 +124,7 @@ impl RunRows {
         Ok(Some(batch))
     }
 
-    /// Refuses a reader whose next batch is gone.
+    /// Refuses a reader whose next batch was dropped.
     fn require_retained(&self, number: u64) -> tidemill_engine::Result<()> {
         if number >= self.first_retained {
             return Ok(());
@@ -140,7 +140,7 @@ impl RunRows {
         ))
     }
 
-    /// Has one more batch come; says whether there was one.
+    /// Waits for one more batch; returns true if there was one.
     fn fetch(&mut self, waiter: &mut SignalWaiter) -> tidemill_engine::Result<bool> {
         loop {
             if let Err(interrupted) = waiter.check_signals() {
@@ -153,7 +153,7 @@ impl RunRows {
         }
     }
 
-    /// Has all rows come, as long as they are kept; says whether they have.
+    /// Waits for all rows as long as they are retained; returns true if all have arrived.
     fn fetch_all(&mut self, waiter: &mut SignalWaiter) -> tidemill_engine::Result<bool> {
         while self.retained_memory.is_some() && !waiter.has_exception() {
             if !self.fetch(waiter)? {
@@ -163,7 +163,7 @@ impl RunRows {
         Ok(self.running.is_none())
     }
 
-    /// Takes a batch that has come.
+    /// Adds a batch that has arrived.
     fn accept_batch(&mut self, batch: RecordBatch) {
         self.rows_received += batch.num_rows() as u64;
         if self.retained_memory.as_mut().is_some_and(|room| !room.charge_batch(&batch)) {
@@ -172,12 +172,13 @@ impl RunRows {
         self.retained_batches.push_back(batch);
     }
 
-    /// The same, but none where there is nothing to say within a time.
+    /// Waits for one more batch like [`fetch`](Self::fetch); returns `None` if nothing happens within
+    /// `limit`.
     fn fetch_within(&mut self, limit: Duration) -> tidemill_engine::Result<Option<bool>> {
         let Some(running) = &mut self.running else { return Ok(Some(false)) };
         let next = running.next_event(limit);
         if let Some(warning) = running.take_warning() {
-            // That the run is not in the job log is no reason to lose its rows, even
+            // A missing job log entry is no reason to lose the rows, even
             // where warnings are errors.
             let _ = Python::try_attach(|py| issue_warning(py, &warning));
         }
@@ -201,17 +202,17 @@ impl RunRows {
     }
 }
 
-/// Where a result's rows are.
+/// The state of a result's rows.
 enum ResultState {
-    /// Here.
+    /// The rows are available.
     Open(Box<RunRows>),
-    /// Nowhere: the run has ended with this error.
+    /// The run has failed with this error.
     Failed(String),
     Closed,
 }
 
 impl ResultState {
-    /// The rows, as far as they are there.
+    /// Returns the rows, if they are available.
     fn rows(&mut self) -> tidemill_engine::Result<&mut RunRows> {
         match self {
             ResultState::Open(rows) => Ok(rows),
@@ -223,17 +224,17 @@ impl ResultState {
     }
 }
 
-/// What a result and the streams of its rows have in common.
+/// The state that a result shares with the streams of its rows.
 struct ResultCore {
-    /// Of the process whose threads compute it, which records it too.
+    /// Bound to the process whose threads compute and record the run.
     state: ProcessBound<Mutex<ResultState>>,
-    /// Whether rows can be read from the first on.
+    /// True if rows can be read from the first on.
     is_open: AtomicBool,
-    /// Whether it was closed, or whoever waited for it gave up.
+    /// True once the result was closed, or the caller that waited for it gave up.
     is_stopped: AtomicBool,
     coverage: SharedSlot<Coverage>,
     stats: SharedSlot<ReadStats>,
-    /// What a consumer of a stream was told in other words.
+    /// The exception whose text a consumer of a stream received.
     consumer_exception: SharedSlot<PyErr>,
     cancel: CancelFlag,
     display: Option<Arc<ProgressDisplay>>,
@@ -244,13 +245,13 @@ impl ResultCore {
         SignalWaiter::new(self.cancel.clone(), self.display.clone())
     }
 
-    /// Does something with the rows, for which the interpreter's lock is not held.
+    /// Calls `work` with the state, without the interpreter's lock.
     fn with_state<T>(
         &self,
         waiter: &mut SignalWaiter,
         work: impl FnOnce(&mut ResultState, &mut SignalWaiter) -> tidemill_engine::Result<T>,
     ) -> tidemill_engine::Result<T> {
-        // Another thread may be reading.
+        // Another thread may hold the lock while it reads.
         let mut state = loop {
             if let Some(state) = self.state.try_lock_for(SIGNAL_CHECK_INTERVAL) {
                 break state;
@@ -261,7 +262,7 @@ impl ResultCore {
             }
         };
         let mut done = work(&mut state, waiter);
-        // Whoever else reads it is not interrupted by Ctrl-C.
+        // For another reader, closing the result is no interrupt by Ctrl-C.
         if matches!(done, Err(Error::Interrupted))
             && self.is_stopped.load(Ordering::Relaxed)
             && !waiter.has_exception()
@@ -281,7 +282,7 @@ impl ResultCore {
         done
     }
 
-    /// Does something with the rows, and waits as Python does.
+    /// Calls `work` with the state from Python, and converts errors to exceptions.
     fn with_state_from_python<T: Send>(
         &self,
         py: Python<'_>,
@@ -301,20 +302,21 @@ impl ResultCore {
 const NO_FORK_HINT: &str =
     "a run does not survive a fork: start the query in the process that reads it";
 
-/// The first rows as cells, whether there are more, and how many there are if that is known.
+/// The first rows as cells, whether there are more, and the number of rows if it is known.
 type PeekedRows = (Vec<Vec<Option<String>>>, bool, Option<u64>);
 
 /// A running query.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawResult {
     schema: SchemaRef,
-    /// True if people are shown it without bounds: they are the number itself.
+    /// True if displays leave out the columns of bounds, because these equal the values.
     hides_bounds: bool,
     core: Arc<ResultCore>,
 }
 
 impl RawResult {
-    /// Waits for the plan. A part of `memory_bytes` is for rows that may be read again.
+    /// Creates a result, and waits for its schema. A part of `memory_bytes` is for rows that may be read
+    /// again.
     pub fn new(
         py: Python<'_>,
         mut running: RunHandle,
@@ -360,7 +362,7 @@ impl RawResult {
 }
 
 impl RawResult {
-    /// Rows that are here, with what they rest on.
+    /// Creates a result of existing batches with their coverage.
     fn from_batches(schema: SchemaRef, batches: Vec<RecordBatch>, coverage: Coverage) -> Self {
         let coverage = Arc::new(Mutex::new(Some(coverage)));
         let stats = Arc::new(Mutex::new(Some(ReadStats::default())));
@@ -394,18 +396,18 @@ impl RawResult {
     }
 }
 
-/// The answers of a query as they stand, one after the other; the last is the result.
+/// The interim results of a query, one after the other; the last is the final result.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawAnswers {
-    /// None once the result was given, and while an answer is waited for.
+    /// `None` after the final result, and during a wait for an answer.
     running: ProcessBound<Mutex<Option<Box<WatchedRun>>>>,
     cancel: CancelFlag,
-    /// True once the result was given: closing the answers does not stop it.
+    /// True after the final result: closing the answers does not stop it.
     is_result_given: AtomicBool,
     is_closed: AtomicBool,
 }
 
-/// A run that is watched.
+/// A run that gives interim results.
 struct WatchedRun {
     running: RunHandle,
     cancel: CancelFlag,
@@ -441,12 +443,14 @@ impl RawAnswers {
     }
 }
 
-/// So many rows of the result are waited for before it is given: a glimpse has no more either.
+/// Number of rows of the final result that are awaited before it is returned: an interim result has no more
+/// rows.
 const AWAITED_RESULT_ROWS: u64 = 10_000;
 
 #[pymethods]
 impl RawAnswers {
-    /// The next answer, and whether it is the result; none behind that. Of a result of few rows all are there.
+    /// Returns the next answer, and whether it is the final result; `None` after that. A small final result
+    /// is complete.
     fn next(&self, py: Python<'_>) -> PyResult<Option<(RawResult, bool)>> {
         self.require_owner_process(py)?;
         let Some(mut watched) = py.detach(|| self.running.lock().take()) else { return Ok(None) };
@@ -457,13 +461,13 @@ impl RawAnswers {
                 waiter.check_signals()?;
                 match watched.running.next_event(SIGNAL_CHECK_INTERVAL)? {
                     RunEvent::NothingYet => {}
-                    // One that only says that there may be others.
+                    // An interim result without rows only announces that others may follow.
                     RunEvent::InterimResult(glimpse) if glimpse.bytes_read_share == 0.0 => {}
                     next => return Ok(next),
                 }
             }
         });
-        // Whoever closes the answers on another thread interrupts nobody: there are no more.
+        // Closing the answers on another thread is no interrupt: it ends them.
         let is_closed = self.is_closed.load(Ordering::Relaxed) && !waiter.has_exception();
         if matches!(next, Err(Error::Interrupted)) && is_closed {
             waiter.finish(py, Ok(()))?;
@@ -502,7 +506,7 @@ impl RawAnswers {
         }
     }
 
-    /// Stops the run; there are no more answers. A thread that waits for one ends its wait.
+    /// Stops the run; no more answers follow. A thread that waits for one ends its wait.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.require_owner_process(py)?;
         if !self.is_result_given.load(Ordering::Relaxed) {
@@ -516,8 +520,8 @@ impl RawAnswers {
 
 #[pymethods]
 impl RawResult {
-    /// Hands the rows over as an Arrow C stream, once the first are there: what goes wrong
-    /// before that is raised as what it is, not as the consumer's own error.
+    /// Exports the rows as an Arrow C stream, once the first have arrived: an error
+    /// before that is raised as it is, and not as the consumer's own error.
     #[pyo3(signature = (requested_schema=None))]
     fn stream<'py>(
         &self,
@@ -542,7 +546,7 @@ impl RawResult {
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
-    /// The batch of this number, or none after the last.
+    /// Returns the batch of this number, or `None` after the last.
     fn batch(&self, py: Python<'_>, number: u64) -> PyResult<Option<RawBatch>> {
         let batch = self
             .core
@@ -550,7 +554,7 @@ impl RawResult {
         Ok(batch.map(RawBatch::new))
     }
 
-    /// Waits until all rows have come, which are kept.
+    /// Waits until all rows have arrived, and retains them.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         self.core.with_state_from_python(py, |state, waiter| {
             let rows = state.rows()?;
@@ -569,7 +573,7 @@ impl RawResult {
         })
     }
 
-    /// All rows as [bytes](ipc::bytes_of), which stay in the result; until they have come they are waited for.
+    /// Returns all rows as [bytes](ipc::encode_batches), and retains them; it waits until all have arrived.
     fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let batches = self.core.with_state_from_python(py, |state, waiter| {
             let rows = state.rows()?;
@@ -590,7 +594,7 @@ impl RawResult {
         ipc::encode_batches(py, &self.schema, &batches)
     }
 
-    /// A result of the rows that [`to_ipc`](Self::to_ipc) gave, and of a coverage as JSON.
+    /// Creates a result of the rows that [`to_ipc`](Self::to_ipc) returned, and of a coverage as JSON.
     #[staticmethod]
     fn from_ipc(py: Python<'_>, rows: &Bound<'_, PyBytes>, coverage: &str) -> PyResult<Self> {
         let (schema, batches) = ipc::decode_batches(rows.as_bytes())?;
@@ -600,7 +604,7 @@ impl RawResult {
         Ok(RawResult::from_batches(schema, batches, coverage))
     }
 
-    /// The coverage as JSON, once all rows have come: until then they are waited for, and kept.
+    /// Returns the coverage as JSON. It waits until all rows have arrived, and retains them.
     fn final_coverage(&self, py: Python<'_>) -> PyResult<String> {
         if self.core.coverage.lock().is_none() {
             self.core.with_state_from_python(py, |state, waiter| {
@@ -622,9 +626,9 @@ impl RawResult {
         Ok(self.coverage())
     }
 
-    /// The first `count` rows as cells, left in place, whether there are more, and how many there are if
-    /// that is known. None where others are waiting for rows, unless they are waited for too; and where rows
-    /// have not come yet, unless these are waited for.
+    /// Returns the first `count` rows as cells without consuming them, whether there are more, and the number
+    /// of rows if it is known. Returns `None` if other callers are waiting for rows, unless
+    /// `waits_for_others`; and if rows have not arrived yet, unless `waits_for_rows`.
     fn peek(
         &self,
         py: Python<'_>,
@@ -679,7 +683,7 @@ impl RawResult {
         py.detach(shown).map(Some).map_err(|error| to_exception(py, error))
     }
 
-    /// Whether rows can be read from the first on.
+    /// True if rows can be read from the first on.
     #[getter]
     fn is_open(&self) -> bool {
         self.core.is_open.load(Ordering::Relaxed)
@@ -690,26 +694,26 @@ impl RawResult {
         RawSchema { schema: self.schema.clone() }
     }
 
-    /// The coverage as JSON; `null` before all rows have come.
+    /// The coverage as JSON; `null` before all rows have arrived.
     #[getter]
     fn coverage(&self) -> String {
         coverage_json(self.core.coverage.lock().as_ref())
     }
 
-    /// The coverage as one line for people.
+    /// The coverage as one line of text.
     #[getter]
     fn coverage_line(&self) -> Option<String> {
         self.core.coverage.lock().as_ref().map(Coverage::summary_line)
     }
 
-    /// What reading remote files did meanwhile; none before all rows have been read.
+    /// Statistics of remote reads during the run; `None` before all rows have been read.
     #[getter]
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let stats = *self.core.stats.lock();
         stats.map(|stats| stats_dict(py, &stats)).transpose()
     }
 
-    /// What a consumer of the stream was told in other words.
+    /// The exception whose text a consumer of the stream received.
     #[getter]
     fn failure(&self, py: Python<'_>) -> Option<Py<PyBaseException>> {
         let failure =
@@ -717,7 +721,7 @@ impl RawResult {
         failure.map(|failure| failure.into_value(py))
     }
 
-    /// Has the run end, if it has not, without waiting for that.
+    /// Cancels a run that has not ended, without waiting for its end.
     fn stop(&self) {
         if self.core.coverage.lock().is_none() {
             self.core.is_stopped.store(true, Ordering::Relaxed);
@@ -725,7 +729,7 @@ impl RawResult {
         }
     }
 
-    /// Stops the run, if it has not ended; somebody who has the rows gets no more.
+    /// Stops a run that has not ended; readers of its rows get no more.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.stop();
         self.core.with_state_from_python(py, |state, _| {
@@ -737,7 +741,7 @@ impl RawResult {
     }
 }
 
-/// Has the Python code that a consumer was called from raise what a signal's handler has raised.
+/// Makes the Python code that called the consumer raise an exception of a signal handler.
 fn raise_in_caller(py: Python<'_>, error: &PyErr) {
     let raise_soon = || -> PyResult<bool> {
         let module = py.import("tidemill._interrupts")?;
@@ -745,17 +749,17 @@ fn raise_in_caller(py: Python<'_>, error: &PyErr) {
     };
     let is_heard = raise_soon().unwrap_or(false);
     if !is_heard && error.is_instance_of::<PyKeyboardInterrupt>(py) {
-        // A thread of the consumer's own: the main thread hears of it as of another Ctrl-C.
-        // SAFETY: it only notes the signal, and may be called from any thread.
+        // On a thread of the consumer, the main thread receives it as another Ctrl-C.
+        // SAFETY: the call only records the signal, and may be made from any thread.
         unsafe { pyo3::ffi::PyErr_SetInterrupt() };
     }
 }
 
-/// The rows of a result, pulled by whoever holds the C stream.
+/// The rows of a result for a C stream.
 struct ResultStream {
     core: Arc<ResultCore>,
     schema: SchemaRef,
-    /// The number of the batch that is pulled next.
+    /// Number of the next batch.
     next_batch: u64,
     has_ended: bool,
 }
@@ -765,14 +769,14 @@ impl ResultStream {
         let mut waiter = self.core.waiter();
         let (core, number) = (&self.core, self.next_batch);
         let mut is_raised = false;
-        // Held or not, the interpreter's lock is free during the wait.
+        // The interpreter's lock is released during the wait, whether the caller holds it or not.
         let next = Python::try_attach(|py| {
             core.require_owner_process(py)?;
             let next = py.detach(|| {
                 core.with_state(&mut waiter, |state, waiter| state.rows()?.batch(number, waiter))
             });
             is_raised = waiter.has_exception();
-            // What is shown stays until the stream ends: pulls follow one another.
+            // The display stays until the stream ends, as pulls follow one another.
             match waiter.into_exception() {
                 Some(raised) => Err(raised),
                 None => next.map_err(|error| to_exception(py, error)),
@@ -782,7 +786,7 @@ impl ResultStream {
         let batch = next.map_err(|error| {
             let text = Python::try_attach(|py| {
                 if is_raised {
-                    // First: what is set for the next Python code is not for the display's.
+                    // This comes first: the exception set below is not for the display's code.
                     self.clear_display();
                     raise_in_caller(py, &error);
                 }
@@ -793,7 +797,7 @@ impl ResultStream {
                 *self.core.consumer_exception.lock() = Some(error);
                 text
             });
-            // The C interface has no room for a NUL.
+            // The C interface cannot carry a NUL.
             ArrowError::ComputeError(text.unwrap_or_default().replace('\0', "\u{fffd}"))
         })?;
         self.next_batch += 1;
@@ -821,11 +825,11 @@ impl ResultStream {
     fn clear_display(&self) {
         let Some(display) = &self.core.display else { return };
         if !self.core.state.is_in_owner_process() {
-            // What is shown is the other process's to take away.
+            // The display belongs to the other process.
             return;
         }
         Python::try_attach(|py| {
-            // A stream that is let go of because its consumer fails: what it fails with waits.
+            // If a failing consumer drops the stream, its exception is restored afterwards.
             let pending = PyErr::take(py);
             if let Err(raised) = display.clear(py) {
                 raise_in_caller(py, &raised);
@@ -854,14 +858,14 @@ fn cast_to_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch
         return Ok(batch.clone());
     }
     let columns = batch.columns().iter().zip(schema.fields());
-    // Not `safe`, which is Arrow's word for nulls instead of errors.
+    // In Arrow, `safe` means nulls instead of errors.
     let exactly = CastOptions { safe: false, ..CastOptions::default() };
     let columns =
         columns.map(|(column, field)| cast_with_options(column, field.data_type(), &exactly));
     RecordBatch::try_new(schema.clone(), columns.collect::<Result<_, _>>()?)
 }
 
-/// The types that the consumer would like, under our names.
+/// Returns a schema with the types that the consumer requests, under our names.
 fn import_requested_schema(
     capsule: &Bound<'_, PyCapsule>,
     ours: &SchemaRef,
@@ -894,7 +898,7 @@ pub struct RawSchema {
 
 #[pymethods]
 impl RawSchema {
-    /// Of each column the name, the type in SQL's and in Arrow's words, and whether it is a
+    /// Returns the name of each column, its type in SQL's and in Arrow's terms, and whether it is a
     /// number.
     fn columns(&self) -> Vec<(String, String, String, bool)> {
         let fields = self.schema.fields().iter();
@@ -904,8 +908,8 @@ impl RawSchema {
         fields.map(|field| column(field.name(), field.data_type())).collect()
     }
 
-    /// The columns that a table for people has, each with its name, its type in SQL's words, and whether it is a
-    /// number: an estimate and its bounds are one.
+    /// Returns the columns of a displayed table, each with its name, its SQL type, and whether it is a
+    /// number. An estimate and its bounds form one column.
     fn shown(&self) -> Vec<(String, String, bool)> {
         let fields =
             displayed_columns(&self.schema).into_iter().map(|index| self.schema.field(index));
@@ -916,12 +920,12 @@ impl RawSchema {
         fields.map(column).collect()
     }
 
-    /// The columns as [bytes](ipc::bytes_of).
+    /// Returns the columns as [bytes](ipc::encode_batches).
     fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         ipc::encode_batches(py, &self.schema, &[])
     }
 
-    /// The columns that [`to_ipc`](Self::to_ipc) gave.
+    /// Reads the columns that [`to_ipc`](Self::to_ipc) returned.
     #[staticmethod]
     fn from_ipc(columns: &Bound<'_, PyBytes>) -> PyResult<Self> {
         let (schema, _) = ipc::decode_batches(columns.as_bytes())?;
@@ -934,7 +938,7 @@ impl RawSchema {
     }
 }
 
-/// Some rows of a result.
+/// A batch of a result's rows.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawBatch {
     batch: RecordBatch,
@@ -958,22 +962,22 @@ impl RawBatch {
         RawSchema { schema: self.batch.schema() }
     }
 
-    /// The rows as dictionaries.
+    /// Returns the rows as dictionaries.
     fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         values::rows_to_dicts(py, &self.batch)
     }
 
-    /// The rows as tuples.
+    /// Returns the rows as tuples.
     fn tuples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         values::rows_to_tuples(py, &self.batch)
     }
 
-    /// The rows as [bytes](ipc::bytes_of).
+    /// Returns the rows as [bytes](ipc::encode_batches).
     fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         ipc::encode_batches(py, self.batch.schema_ref(), std::slice::from_ref(&self.batch))
     }
 
-    /// The rows that [`to_ipc`](Self::to_ipc) gave.
+    /// Reads the rows that [`to_ipc`](Self::to_ipc) returned.
     #[staticmethod]
     fn from_ipc(rows: &Bound<'_, PyBytes>) -> PyResult<Self> {
         let (schema, batches) = ipc::decode_batches(rows.as_bytes())?;

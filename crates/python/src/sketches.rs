@@ -1,4 +1,4 @@
-//! How do sketches reach Python? As objects around the state, which calls change without the
+//! HyperLogLog sketches for Python: objects around the sketch, which methods change without the
 //! interpreter's lock.
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -17,10 +17,10 @@ use crate::column_import::{ValueColumn, column_type_error};
 use crate::errors::{corrupt_bytes_exception, to_exception};
 use crate::value_hashing::{self, ObjectHasher};
 
-/// Values that are added between two looks at signals.
+/// Number of values added between two checks of signals.
 const VALUES_PER_SIGNAL_CHECK: usize = 1 << 16;
 
-/// What is wrong with a parameter, or with bytes.
+/// Returns the exception for an invalid parameter or corrupt bytes.
 pub(crate) fn sketch_exception(py: Python<'_>, error: SketchError) -> PyErr {
     match error {
         SketchError::ParameterOutOfRange { .. } => {
@@ -30,7 +30,7 @@ pub(crate) fn sketch_exception(py: Python<'_>, error: SketchError) -> PyErr {
     }
 }
 
-/// A number as Python has it: the value, its standard error, and the interval at 95 %.
+/// An estimate as a Python tuple: the value, its standard error, and the 95 % confidence interval.
 type EstimateTuple = (f64, f64, (f64, f64));
 
 fn estimate_tuple(estimate: SketchEstimate) -> EstimateTuple {
@@ -50,12 +50,12 @@ impl RawHll {
         RawHll(Mutex::new(hll))
     }
 
-    /// Does something with the state. No lock is waited for with the interpreter's held.
+    /// Calls `work` with the sketch. It does not wait for the sketch's lock while it holds the interpreter's.
     fn with_hll<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Hll) -> T + Send) -> T {
         py.detach(|| work(&mut self.0.lock()))
     }
 
-    /// Adds one hash, which takes no longer than letting go of the interpreter's lock would.
+    /// Adds one hash, with the interpreter's lock held if possible: adding is as fast as releasing that lock.
     fn push_hash(&self, py: Python<'_>, hash: u64) {
         match self.0.try_lock() {
             Some(mut hll) => hll.add_hash(hash),
@@ -63,7 +63,7 @@ impl RawHll {
         }
     }
 
-    /// Does something with two states, which may be the same.
+    /// Calls `work` with two sketches, which may be the same.
     fn with_both<T: Send>(
         &self,
         other: &RawHll,
@@ -72,7 +72,7 @@ impl RawHll {
     ) -> T {
         py.detach(|| {
             let (left, right): (*const RawHll, *const RawHll) = (self, other);
-            // In one order, whoever asks.
+            // Locks are taken in address order, whichever sketch calls, so no two calls deadlock.
             let (mut ours, theirs): (MutexGuard<'_, Hll>, _) = match left.cmp(&right) {
                 std::cmp::Ordering::Equal => {
                     let mut ours = self.0.lock();
@@ -95,7 +95,7 @@ impl RawHll {
 
 #[pymethods]
 impl RawHll {
-    /// An empty one; `explicit` is the threshold, none for the automatic one.
+    /// Creates an empty sketch; `explicit` is the threshold, or `None` for the automatic one.
     #[new]
     #[pyo3(signature = (log2m, regwidth, explicit, sparse))]
     fn new(
@@ -114,14 +114,14 @@ impl RawHll {
         hll.map(RawHll::from_hll).map_err(|error| sketch_exception(py, error))
     }
 
-    /// One of bytes, which may have so large a `log2m`.
+    /// Reads a sketch from bytes, with `log2m` up to `max_log2m`.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8], max_log2m: u8) -> PyResult<Self> {
         let read = py.detach(|| Hll::from_bytes_with_log2m_max(bytes, max_log2m));
         read.map(RawHll::from_hll).map_err(|error| sketch_exception(py, error))
     }
 
-    /// The bytes, by postgresql-hll's rules, with a number of sparse registers or without, or by
+    /// Encodes the sketch by postgresql-hll's rules, with an optional limit of sparse registers, or by
     /// java-hll's.
     #[pyo3(signature = (sparse_max, is_java))]
     fn to_bytes<'py>(
@@ -137,7 +137,8 @@ impl RawHll {
         PyBytes::new(py, &self.with_hll(py, |hll| hll.to_bytes(dialect)))
     }
 
-    /// `log2m`, `regwidth`, the threshold (none: automatic), and whether it may be sparse.
+    /// Returns `log2m`, `regwidth`, the explicit threshold (`None` if automatic), and whether it may be
+    /// sparse.
     #[getter]
     fn parameters(&self, py: Python<'_>) -> (u8, u8, Option<u64>, bool) {
         let params = self.with_hll(py, |hll| hll.params());
@@ -159,7 +160,7 @@ impl RawHll {
         self.with_hll(py, |hll| hll.is_undefined())
     }
 
-    /// The memory it owns.
+    /// Bytes of heap memory.
     #[getter]
     fn heap_bytes(&self, py: Python<'_>) -> usize {
         self.with_hll(py, |hll| hll.heap_bytes())
@@ -194,12 +195,12 @@ impl RawHll {
         Ok(())
     }
 
-    /// Adds the values of what exports Arrow's data.
+    /// Adds the values of an object that exports Arrow data.
     fn add_arrow(&self, object: &Bound<'_, PyAny>) -> PyResult<()> {
         self.add_column(object.py(), ValueColumn::from_arrow(object)?)
     }
 
-    /// Adds the values of an array of NumPy's.
+    /// Adds the values of a NumPy array.
     fn add_numpy(&self, array: &Bound<'_, PyAny>) -> PyResult<()> {
         self.add_column(array.py(), ValueColumn::from_numpy(array)?)
     }
@@ -209,12 +210,12 @@ impl RawHll {
         self.with_hll(py, |hll| hll.add_hash_iter(hashes.into_iter().map(i64::cast_unsigned)));
     }
 
-    /// Adds values by their hashes, in what exports Arrow's data.
+    /// Adds values by their hashes, in an object that exports Arrow data.
     fn add_arrow_hashes(&self, object: &Bound<'_, PyAny>) -> PyResult<()> {
         self.add_hash_column(object.py(), ValueColumn::from_arrow(object)?)
     }
 
-    /// Adds values by their hashes, in an array of NumPy's.
+    /// Adds values by their hashes, in a NumPy array.
     fn add_numpy_hashes(&self, array: &Bound<'_, PyAny>) -> PyResult<()> {
         self.add_hash_column(array.py(), ValueColumn::from_numpy(array)?)
     }
@@ -240,8 +241,8 @@ impl RawHll {
         estimate_tuple(self.with_hll(py, |hll| hll.estimate(select_estimator(is_improved))))
     }
 
-    /// What both have in common, and what not: the intersection, the difference and the Jaccard index,
-    /// each with whether its error leaves something of it.
+    /// Compares two sketches: returns the intersection, the difference and the Jaccard index,
+    /// each with a flag that is true if the value exceeds its error.
     fn compare(&self, py: Python<'_>, other: &Bound<'_, RawHll>) -> [(EstimateTuple, bool); 3] {
         let HllComparison { intersection, left_only, jaccard, .. } =
             self.with_both(other.get(), py, |ours, theirs| ours.compare(theirs));
@@ -253,7 +254,7 @@ impl RawHll {
 impl RawHll {
     fn add_column(&self, py: Python<'_>, column: ValueColumn) -> PyResult<()> {
         let of = column.data_type();
-        // There is nothing in it.
+        // A column of nulls has no values.
         if *of == DataType::Null {
             return Ok(());
         }
@@ -281,7 +282,7 @@ impl RawHll {
     }
 }
 
-/// The values of whole numbers of 64 bits, nulls' too.
+/// Returns the values of an array of 64-bit integers, those of null slots included.
 pub(crate) fn as_u64_values(array: &ArrayRef) -> Option<&[u64]> {
     match array.data_type() {
         DataType::Int64 => {

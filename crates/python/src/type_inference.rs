@@ -1,6 +1,6 @@
-//! Which columns do rows of Python's own objects have? A type is what all rows of a column need: whole
-//! numbers beside floats are floats, a field that some rows do not have may be null, and what has no
-//! common type is refused with the two rows that differ. Nothing becomes text by itself.
+//! Infers the columns of Python rows. The type of a column covers the values of all rows: integers beside
+//! floats are floats, and a field that some rows lack is nullable. Values without a common type are refused,
+//! with the two rows that differ. No value is converted to text.
 
 use std::collections::HashMap;
 
@@ -18,19 +18,19 @@ use crate::errors::to_exception;
 use crate::object_sources::RawStream;
 use crate::rowfile::row_builder::{RowBuilder, RowFault, describe_value};
 
-/// Rows that become a batch.
+/// Maximum number of rows per batch.
 const BATCH_ROWS_MAX: usize = 8192;
-/// Bytes of strings and the like in them.
+/// Maximum bytes of variable-length values per batch.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// Digits that a decimal has at most.
+/// Maximum number of digits of a decimal.
 const DECIMAL_DIGITS_MAX: u64 = 76;
 
-/// What the values of a column have been so far.
+/// The type that covers the values of a column so far.
 enum InferredType {
-    /// Nothing but null.
+    /// Only nulls.
     Null,
     Boolean,
-    /// Whether some are too large to have a sign, and whether some have one.
+    /// `is_above_i64`: some values exceed the signed range; `is_negative`: some are negative.
     Integer {
         is_above_i64: bool,
         is_negative: bool,
@@ -53,7 +53,7 @@ enum InferredType {
 }
 
 impl InferredType {
-    /// What Python calls it.
+    /// Returns the type's name in Python.
     fn python_name(&self) -> &'static str {
         match self {
             InferredType::Null => "None",
@@ -73,7 +73,7 @@ impl InferredType {
         }
     }
 
-    /// The type as a rowfile's schema has it.
+    /// Returns the type in the JSON form of a rowfile schema.
     fn to_schema_json(&self) -> Value {
         match self {
             InferredType::Null => json!("null"),
@@ -103,7 +103,7 @@ impl InferredType {
 
 struct InferredColumn {
     inferred_type: InferredType,
-    /// The first row that had a value.
+    /// Number of the first row with a value.
     first_row: u64,
 }
 
@@ -164,7 +164,7 @@ fn prepend_path(fault: RowFault, name: String) -> RowFault {
     }
 }
 
-/// Python's classes.
+/// The Python classes that the inference distinguishes.
 struct InferenceTypes<'py> {
     datetime: Bound<'py, PyAny>,
     date: Bound<'py, PyAny>,
@@ -185,7 +185,7 @@ impl<'py> InferenceTypes<'py> {
         })
     }
 
-    /// The kind of a value that holds no others; none of one that no column can hold.
+    /// Returns the type of a scalar; `None` if no column can hold it.
     fn infer_scalar_type(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<InferredType>> {
         let py = object.py();
         if object.is_instance_of::<PyBool>() {
@@ -224,7 +224,7 @@ impl<'py> InferenceTypes<'py> {
         if object.is_instance(&self.decimal)? {
             let (_, digits, exponent): (u8, Vec<u8>, Bound<'_, PyAny>) =
                 object.call_method0(intern!(py, "as_tuple"))?.extract()?;
-            // Of one that is no number it is a letter.
+            // The exponent of an infinity or NaN is a letter.
             let Ok(exponent) = exponent.extract::<i64>() else { return Ok(None) };
             let digits = digits.len() as u64;
             let behind = exponent.min(0).unsigned_abs();
@@ -234,7 +234,7 @@ impl<'py> InferenceTypes<'py> {
                 fraction_digits: behind,
             }));
         }
-        // A number of NumPy's.
+        // A NumPy scalar.
         let is_one_of_numpy = object.getattr_opt(intern!(py, "dtype"))?.is_some()
             && object.getattr_opt(intern!(py, "ndim"))?.is_some_and(|n| n.eq(0).unwrap_or(false));
         if is_one_of_numpy {
@@ -334,7 +334,7 @@ impl InferredColumn {
                 InferredType::Integer { .. },
                 InferredType::Decimal { integer_digits: whole, fraction_digits: behind },
             ) => {
-                // A whole number of 64 bits has up to 20 digits.
+                // A 64-bit integer has up to 20 digits.
                 Some(InferredType::Decimal {
                     integer_digits: whole.max(20),
                     fraction_digits: behind,
@@ -373,7 +373,7 @@ impl InferredColumn {
         RowFault::InvalidValue(Vec::new(), format!("row {first} has {has}, and row {row} {found}"))
     }
 
-    /// The path of a struct that has no fields, if there is one.
+    /// Returns the path of a struct without fields, if there is one.
     fn find_empty_struct(&self) -> Option<Vec<String>> {
         match &self.inferred_type {
             InferredType::List(item) => item.find_empty_struct(),
@@ -394,7 +394,7 @@ impl InferredColumns {
     }
 }
 
-/// Returns true for an interval of months, days and nanoseconds: a tuple, but no list.
+/// Returns true for an interval of months, days and nanoseconds, which is a tuple but no list.
 fn is_interval(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     Ok(object.is_instance_of::<PyTuple>()
@@ -402,7 +402,7 @@ fn is_interval(object: &Bound<'_, PyAny>) -> PyResult<bool> {
         && object.hasattr(intern!(py, "nanoseconds"))?)
 }
 
-/// Whether it has items in an order: a tuple, an array.
+/// Returns true for an object with items in an order: a tuple, an array.
 fn is_list_like(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if object.is_instance_of::<PyTuple>() {
         return Ok(true);
@@ -413,8 +413,8 @@ fn is_list_like(object: &Bound<'_, PyAny>) -> PyResult<bool> {
         .is_some_and(|dimensions| dimensions.gt(0).unwrap_or(false)))
 }
 
-/// The rows of `rows`, an iterable of dictionaries that can be read twice, as a table; `name` is what
-/// messages call it.
+/// Returns the rows of `rows` as a table. `rows` is an iterable of dictionaries that can be read twice;
+/// `name` is its name in messages.
 #[pyfunction]
 pub(crate) fn table_of_rows(
     py: Python<'_>,
@@ -482,7 +482,7 @@ fn to_dict<'py>(row: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>>
     Ok(Some(copy))
 }
 
-/// A fault as Python's exception.
+/// Converts a fault to an exception.
 fn inference_exception(py: Python<'_>, name: &str, fault: RowFault, row: u64) -> PyErr {
     match fault {
         RowFault::PythonException(error) => error,

@@ -1,5 +1,5 @@
-//! Which hash has a Python object in a sketch? That of the value it would be in a column: an `int` as a
-//! whole number, a `float` as a double, whatever its digits are.
+//! Hashes Python objects for sketches. An object has the hash of its value in a column: an `int` hashes as a
+//! 64-bit integer, a `float` as a double, whatever its digits are.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -11,16 +11,16 @@ use tidemill_engine::sketch::{hash_bytes, hash_f64, hash_i64};
 use crate::errors::to_exception;
 use crate::rowfile::row_builder::{describe_value, timedelta_parts};
 
-/// Objects between two looks at signals.
+/// Number of objects hashed between two checks of signals.
 const OBJECTS_PER_SIGNAL_CHECK: usize = 1 << 14;
 
 const HASHABLE_TYPES_HINT: &str =
     "values are int, str, float, bytes, bool, Decimal, datetime, date, time, timedelta";
 
-/// 1970-01-01, as Python numbers days.
+/// The day number of 1970-01-01 as `date.toordinal` counts.
 const EPOCH_ORDINAL: i64 = 719_163;
 
-/// Python's classes.
+/// A hasher of Python objects, with the classes that it distinguishes.
 pub(crate) struct ObjectHasher<'py> {
     py: Python<'py>,
     datetime: Bound<'py, PyAny>,
@@ -49,7 +49,7 @@ impl<'py> ObjectHasher<'py> {
         })
     }
 
-    /// The hash of an object that is most often one of the first kinds; none of a null.
+    /// Returns the hash of an object, with a fast path for common types; `None` for a null.
     pub(crate) fn hash_object(object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
         match hash_simple_value(object)? {
             Some(hash) => Ok(Some(hash)),
@@ -57,7 +57,7 @@ impl<'py> ObjectHasher<'py> {
         }
     }
 
-    /// The hashes of an iterable's objects, without nulls.
+    /// Returns the hashes of an iterable's objects, without nulls.
     pub(crate) fn hash_all_objects(objects: &Bound<'py, PyAny>) -> PyResult<Vec<u64>> {
         let py = objects.py();
         let hasher = ObjectHasher::new(py)?;
@@ -81,7 +81,7 @@ impl<'py> ObjectHasher<'py> {
         let py = self.py;
         let name = object.get_type().name()?;
         let name = name.to_str()?;
-        // pandas' nulls, of which one is a datetime.
+        // pandas' nulls; `NaTType` is also a datetime.
         if matches!(name, "NAType" | "NaTType") {
             return Ok(None);
         }
@@ -100,7 +100,7 @@ impl<'py> ObjectHasher<'py> {
         Ok(Some(if object.is_instance(&self.datetime)? {
             let is_local = object.getattr(intern!(py, "tzinfo"))?.is_none();
             let since = object.sub(if is_local { &self.epoch } else { &self.epoch_utc })?;
-            // pandas' own kind of it has nanoseconds.
+            // pandas' subclass has nanoseconds.
             hash_nanoseconds(nanoseconds(
                 timedelta_parts(&since)?,
                 part(intern!(py, "nanosecond"))?,
@@ -142,7 +142,7 @@ impl<'py> ObjectHasher<'py> {
             let bytes = object.call_method0(intern!(py, "tobytes"))?;
             hash_bytes(bytes.cast::<PyBytes>()?.as_bytes(), 0)
         } else {
-            // A number of NumPy's.
+            // A NumPy scalar.
             let is_one_of_numpy = object.getattr_opt(intern!(py, "dtype"))?.is_some()
                 && object
                     .getattr_opt(intern!(py, "ndim"))?
@@ -161,7 +161,7 @@ impl<'py> ObjectHasher<'py> {
         }))
     }
 
-    /// A `numpy.datetime64` or `timedelta64`, as one of an array.
+    /// Returns the hash of a `numpy.datetime64` or `timedelta64`, which equals that of an array's element.
     fn hash_numpy_time(&self, object: &Bound<'py, PyAny>) -> PyResult<Option<u64>> {
         let numpy = self.py.import("numpy")?;
         let data = numpy.call_method1("datetime_data", (object.getattr("dtype")?,))?;
@@ -197,7 +197,7 @@ impl<'py> ObjectHasher<'py> {
     }
 }
 
-/// The hash of what is neither a time nor a decimal.
+/// Returns the hash of an object that is neither a time nor a decimal; `None` for those.
 #[inline]
 fn hash_simple_value(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     if let Ok(text) = object.cast::<PyString>() {

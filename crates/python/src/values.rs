@@ -1,4 +1,4 @@
-//! Which Python object is a value? The built-in one: `int`, `str`, `datetime.date`, `dict`, …
+//! Converts Arrow values to built-in Python objects: `int`, `str`, `datetime.date`, `dict`, …
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::errors::to_exception;
 
 type PyObjects<'py> = Vec<Bound<'py, PyAny>>;
 
-/// The rows of a batch, each a dictionary.
+/// Returns the rows of a batch as dictionaries.
 ///
 /// # Errors
 /// `UsageError` for a value that Python has no built-in type for, naming its column.
@@ -52,7 +52,7 @@ pub(crate) fn rows_to_dicts<'py>(
     Ok(rows)
 }
 
-/// The rows of a batch, each a tuple.
+/// Returns the rows of a batch as tuples.
 ///
 /// # Errors
 /// `UsageError` for a value that Python has no built-in type for, naming its column.
@@ -68,7 +68,7 @@ pub(crate) fn rows_to_tuples<'py>(
     Ok(rows)
 }
 
-/// The values of each column of a batch.
+/// Returns the values of each column of a batch.
 fn column_values<'py>(
     py: Python<'py>,
     batch: &RecordBatch,
@@ -98,7 +98,7 @@ fn column_value_error(py: Python<'_>, column: &str, error: PyErr) -> PyErr {
     )
 }
 
-/// Python's constructors.
+/// The constructors of Python objects.
 struct PythonConstructors<'py> {
     py: Python<'py>,
     decimal: Bound<'py, PyAny>,
@@ -109,8 +109,8 @@ struct PythonConstructors<'py> {
     epoch_utc: Bound<'py, PyAny>,
 }
 
-/// The most days of an interval that becomes a `timedelta`, which has up to 999,999,999 of them. 64 bits of nanoseconds
-/// are up to 106,752 days more.
+/// Maximum days of an interval that becomes a `timedelta`, which has up to 999,999,999 days. 64 bits of
+/// nanoseconds add up to 106,752 days.
 const INTERVAL_DAYS_MAX: u32 = 999_800_000;
 
 /// The day number of 1970-01-01 as `date.fromordinal` counts.
@@ -257,7 +257,7 @@ impl<'py> PythonConstructors<'py> {
         self.convert_array(&array)
     }
 
-    /// A column of times as the integers that it is made of.
+    /// Casts a column of times to the integers that represent them.
     fn time_integers(&self, array: &ArrayRef) -> PyResult<ArrayRef> {
         let ticks = match array.data_type() {
             DataType::Time32(_) => {
@@ -290,7 +290,7 @@ impl<'py> PythonConstructors<'py> {
             "UTC" | "+00:00" | "Z" => return self.epoch_utc.getattr("tzinfo"),
             name => self.py.import("zoneinfo")?.getattr("ZoneInfo")?.call1((name,)),
         };
-        // A zone that is not in the machine's tables is a `KeyError`.
+        // An unknown zone raises a `KeyError`.
         known.map_err(|error| match error.is_instance_of::<PyException>(self.py) {
             true => PyValueError::new_err(format!("the time zone `{name}` is not known")),
             false => error,
@@ -318,7 +318,7 @@ impl<'py> PythonConstructors<'py> {
         self.timedelta.call1((0, seconds, micros))
     }
 
-    /// A `timedelta` if that holds the interval exactly, otherwise a `tidemill.Interval`.
+    /// Returns a `timedelta` if it holds the interval exactly, otherwise a `tidemill.Interval`.
     fn make_interval(&self, span: IntervalMonthDayNano) -> PyResult<Bound<'py, PyAny>> {
         let IntervalMonthDayNano { months, days, nanoseconds } = span;
         let is_delta =
@@ -352,24 +352,24 @@ fn seconds_and_micros(ticks: i64, unit: TimeUnit) -> PyResult<(i64, i64)> {
     Ok((seconds, micros))
 }
 
-/// Where lists end among their items.
+/// The offsets of lists in their array of items.
 struct ListOffsets<'a>(&'a OffsetBuffer<i32>);
 
 impl ListOffsets<'_> {
-    /// The items of all lists, without those of lists that were sliced away.
+    /// Returns the items of all lists, without those of lists that were sliced away.
     fn referenced_items(&self, items: &ArrayRef) -> ArrayRef {
         let (first, last) = (offset_to_usize(self.0[0]), offset_to_usize(self.0[self.0.len() - 1]));
         items.slice(first, last - first)
     }
 
-    /// The items of one list.
+    /// Returns the range of one list's items.
     fn item_range(&self, row: usize) -> Range<usize> {
         let first = offset_to_usize(self.0[0]);
         offset_to_usize(self.0[row]) - first..offset_to_usize(self.0[row + 1]) - first
     }
 }
 
-/// Arrow's offsets are never negative.
+/// Converts an Arrow offset, which is never negative.
 fn offset_to_usize(offset: i32) -> usize {
     usize::try_from(offset).unwrap_or(0)
 }

@@ -1,7 +1,8 @@
-//! How do tasks reach workers elsewhere, and what is a worker there?
+//! Tasks for workers elsewhere, the worker itself, and the answers of a master.
 //!
-//! Whoever starts processes is a Python object ([`Called`]); what runs in them is a [`RawWorker`]. Jobs, tasks and parts are
-//! bytes to Python. So are what a master is asked, and what it answers: a [`RawAnswering`] makes one of the other.
+//! A Python object starts the worker processes ([`PythonWorkerPool`]); a [`RawWorker`] runs in each of them.
+//! Jobs, tasks and results are bytes to Python. So are requests to a master and its answers: a
+//! [`RawAnswering`] turns the former into the latter.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ use tidemill_engine::{CancelFlag, ClusterTaskExecutor, Error, Result, RunSetting
 use crate::errors::to_exception;
 use crate::interruptible_wait::run_on_thread;
 
-/// A job as one process does its tasks.
+/// A worker: executes tasks of one job in this process.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawWorker {
     worker: ClusterTaskExecutor,
@@ -62,23 +63,29 @@ impl RawWorker {
         Ok(RawWorker { worker: planned.map_err(|error| to_exception(py, error))?, cancel })
     }
 
-    /// Does a task, which `copy` others were told to do before; what comes of it, its error included, is a message to
-    /// whoever dealt it.
+    /// Executes a task; `copy` is the number of workers that were given it before. Returns a message to the
+    /// driver, with the result or the error.
     #[pyo3(signature = (task, copy = 0))]
     fn run<'py>(&self, py: Python<'py>, task: PyBackedBytes, copy: usize) -> Bound<'py, PyBytes> {
         let part = py.detach(|| self.worker.run_task_copy(&task, copy));
         PyBytes::new(py, &part)
     }
 
-    /// Ends the task that is being done, and all others.
+    /// Ends the current task and all later ones.
     fn cancel(&self) {
         self.cancel.cancel();
     }
 }
 
-/// Workers that a Python object reaches: it has `reach()`, which
-/// gives how many machines, workers and threads there are and whether all are on this machine, `begin(job, secrets, paths)`, with files that programs find by name behind these, `submit(number, attempt, bytes, name, content)`,
-/// `next(seconds)`, which gives `None` or `(number, attempt, part, None, worker)` or `(number, attempt, None, why, worker)`, and `end()`.
+/// Workers that a Python object reaches. The object has these methods:
+///
+/// - `reach()` returns the numbers of machines, workers and threads, and whether all are on this machine.
+/// - `begin(job, secrets, paths)` starts a job. A fourth argument has the files that programs find by name,
+///   if any.
+/// - `submit(number, attempt, bytes, name, content)` submits a task.
+/// - `next(seconds)` returns `None`, `(number, attempt, part, None, worker)` or `(number, attempt, None, why,
+///   worker)`.
+/// - `end()` ends the job.
 #[derive(Debug)]
 pub(crate) struct PythonWorkerPool {
     object: Py<PyAny>,
@@ -164,13 +171,13 @@ impl WorkerPool for PythonWorkerPool {
 
     fn end_job(&self) {
         Python::attach(|py| {
-            // What is left of the job is nobody's any more.
+            // An error at the end affects nobody.
             let _ = self.object.bind(py).call_method0("end");
         });
     }
 }
 
-/// Confines this process to files below folders, and to no programs of the user's unless it may run them.
+/// Confines this process to files below folders, and to no user programs unless it may run them.
 #[pyfunction]
 pub(crate) fn confine(
     py: Python<'_>,
@@ -181,15 +188,15 @@ pub(crate) fn confine(
     confined.map_err(|error| to_exception(py, error.into()))
 }
 
-/// What a master was asked, and its answer.
+/// A request to a master, and its answer.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub(crate) struct RawAnswering {
-    /// None once it was begun.
+    /// None after [`begin`](Self::begin).
     judged: Mutex<Option<ValidatedPostedQuery>>,
     answering: Mutex<Option<PostedRun>>,
     cancel: CancelFlag,
     enough: CancelFlag,
-    /// 0, 1 or 2; the highest goes first.
+    /// Priority 0, 1 or 2; the highest runs first.
     #[pyo3(get)]
     priority: u8,
     #[pyo3(get)]
@@ -200,7 +207,7 @@ pub(crate) struct RawAnswering {
 
 #[pymethods]
 impl RawAnswering {
-    /// Judges a question.
+    /// Parses and checks a request.
     #[new]
     fn new(py: Python<'_>, question: PyBackedBytes, may_run_programs: bool) -> PyResult<Self> {
         let judged = py.detach(|| validate_posted_query(&question, may_run_programs));
@@ -216,7 +223,7 @@ impl RawAnswering {
         })
     }
 
-    /// Begins the run, by workers that a Python object reaches.
+    /// Starts the run with workers that a Python object reaches.
     fn begin(&self, py: Python<'_>, workers: Py<PyAny>, memory_bytes: u64) -> PyResult<()> {
         let judged = self.judged.lock().take();
         let judged =
@@ -230,7 +237,7 @@ impl RawAnswering {
         Ok(())
     }
 
-    /// The next frames, none within so many seconds as empty bytes; `None` behind the last.
+    /// Returns the next frames, empty bytes if none come within `seconds`, or `None` after the last frame.
     fn next<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let frames = py.detach(|| match self.answering.lock().as_mut() {
@@ -246,36 +253,36 @@ impl RawAnswering {
         self.cancel.cancel();
     }
 
-    /// Returns true once the last frame was handed out.
+    /// Returns true after the last frame was returned.
     fn has_ended(&self, py: Python<'_>) -> bool {
         py.detach(|| self.answering.lock().as_ref().is_some_and(PostedRun::has_ended))
     }
 
-    /// Whether its last frame told of an error.
+    /// Returns true if the last frame reported an error.
     fn has_failed(&self, py: Python<'_>) -> bool {
         py.detach(|| self.answering.lock().as_ref().is_some_and(PostedRun::has_failed))
     }
 
-    /// Takes the answer as it stands for the result.
+    /// Accepts the current interim result as the result.
     fn is_enough(&self) {
         self.enough.cancel();
     }
 
-    /// The frame that says which of the master's jobs it is.
+    /// Returns the frame that names the master's job.
     #[staticmethod]
     fn began(py: Python<'_>, id: u64) -> PyResult<Bound<'_, PyBytes>> {
         let frame = encode_began_frame(id).map_err(|error| to_exception(py, error))?;
         Ok(PyBytes::new(py, &frame))
     }
 
-    /// The frame that says that a run waits for its turn.
+    /// Returns the frame that says that a run waits for its turn.
     #[staticmethod]
     fn waiting(py: Python<'_>, before: usize) -> PyResult<Bound<'_, PyBytes>> {
         let frame = encode_waiting_frame(before).map_err(|error| to_exception(py, error))?;
         Ok(PyBytes::new(py, &frame))
     }
 
-    /// The frame that says what the master itself met.
+    /// Returns the frame that reports an error of the master itself.
     #[staticmethod]
     fn failed<'py>(py: Python<'py>, why: &str) -> PyResult<Bound<'py, PyBytes>> {
         let error = match why.split_once("\nhint: ") {
@@ -287,8 +294,8 @@ impl RawAnswering {
     }
 }
 
-/// Sends a request to a master and returns its JSON response. `what` is `status`, `jobs`, or `down`, which ends the
-/// master. All but `status` use the admin token if there is one.
+/// Sends a request to a master and returns its JSON response. `what` is `status`, `jobs`, or `down`, which
+/// ends the master. All but `status` use the admin token if there is one.
 #[pyfunction]
 #[pyo3(signature = (address, what, token_file = None, admin_token_file = None))]
 pub(crate) fn ask_master(
@@ -316,7 +323,7 @@ pub(crate) fn ask_master(
     Ok(told?.to_string())
 }
 
-/// Returns the query token, or the admin token, of the master that was started on this machine, if any.
+/// Returns the query token or the admin token of the master that was started on this machine, if any.
 #[pyfunction]
 #[pyo3(signature = (admin = false))]
 pub(crate) fn master_token(py: Python<'_>, admin: bool) -> PyResult<Option<String>> {

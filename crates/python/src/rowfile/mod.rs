@@ -1,5 +1,5 @@
-//! How do rowfiles reach Python and come from there? As what they are: see also `rows` (which
-//! value is an object) and `writer`.
+//! Rowfiles for Python: this module reads them, `row_builder` converts Python objects to rows, and `writer`
+//! writes files.
 
 pub(crate) mod row_builder;
 pub(crate) mod writer;
@@ -29,7 +29,7 @@ use crate::object_sources::call_into_python;
 use crate::options::{LimitOptions, parse_storage_options};
 use crate::result::{RawBatch, RawResult, RawSchema};
 
-/// A schema: its JSON, or an object that exports Arrow's.
+/// A schema argument: its JSON, or an object that exports an Arrow schema.
 #[derive(FromPyObject)]
 pub(crate) enum SchemaArgument {
     Json(String),
@@ -37,7 +37,7 @@ pub(crate) enum SchemaArgument {
 }
 
 impl SchemaArgument {
-    /// The schema of a reader.
+    /// Returns the schema for a reader.
     fn to_arrow_schema(&self, py: Python<'_>) -> PyResult<SchemaRef> {
         let object = match self {
             SchemaArgument::Json(json) => {
@@ -55,7 +55,7 @@ impl SchemaArgument {
         Ok(Arc::new(schema))
     }
 
-    /// The schema of a writer.
+    /// Returns the schema for a writer.
     fn to_rowfile_schema(&self, py: Python<'_>) -> PyResult<Schema> {
         let schema = match self {
             SchemaArgument::Json(json) => Schema::parse(json),
@@ -74,7 +74,7 @@ fn schema_error(error: rowfile::Error) -> Error {
     }
 }
 
-/// A fault of writing as the engine's error.
+/// Converts an error of writing to the engine's error.
 fn rowfile_write_error(error: rowfile::Error, path: &Path) -> Error {
     match error {
         rowfile::Error::Io { error, .. } => Error::io("write", path, error),
@@ -94,7 +94,7 @@ fn rowfile_write_error(error: rowfile::Error, path: &Path) -> Error {
     }
 }
 
-/// A file to read: its path or URL, or what it is called and an object with `read` and `seek`.
+/// A file argument: its path or URL, or its name and an object with `read` and `seek`.
 #[derive(FromPyObject)]
 pub(crate) struct FileArgument(String, Option<Py<PyAny>>);
 
@@ -109,7 +109,7 @@ impl FileArgument {
     }
 }
 
-/// A file object. Its place is one for all who read it.
+/// A Python file object. All readers share its position.
 struct PythonFileObject {
     object: Py<PyAny>,
     length: u64,
@@ -154,7 +154,7 @@ impl rowfile::ReadAt for PythonFileObject {
     }
 }
 
-/// Reads rowfiles: the rows, the files, and how many rows there are.
+/// Reads rowfiles; returns the rows, the files, and the number of rows.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "those of the Python function")]
 #[pyo3(signature = (files, columns, schema, blocks, byte_range, batch_rows, recover, storage_options, limits))]
@@ -200,7 +200,7 @@ pub(crate) fn read_rowfile(
     Ok((result, files, opened.selected_row_count()))
 }
 
-/// What the header and the footer of a file say.
+/// The header and the footer of a file.
 #[pyclass(frozen, module = "tidemill._tidemill")]
 pub struct RawRowfile {
     all: Arc<RowfileSet>,
@@ -237,7 +237,7 @@ impl RawRowfile {
         }
     }
 
-    /// The schema as the file has it, in JSON.
+    /// The schema as JSON, as the file stores it.
     #[getter]
     fn schema_json(&self) -> String {
         self.rowfile().reader().schema().to_json()
@@ -253,27 +253,27 @@ impl RawRowfile {
         writer::codec_name(self.rowfile().reader().codec())
     }
 
-    /// Of each block where it begins, its bytes, its rows and the rows before it.
+    /// Returns the offset of each block, its bytes, its rows and the number of rows before it.
     #[getter]
     fn blocks(&self) -> Vec<(u64, u32, u32, u64)> {
         let blocks = self.rowfile().reader().blocks().iter();
         blocks.map(|block| (block.offset, block.bytes, block.rows, block.first_row)).collect()
     }
 
-    /// Bytes of an append that has not ended.
+    /// Bytes of an unfinished append.
     #[getter]
     fn unfinished_bytes(&self) -> u64 {
         self.rowfile().reader().unfinished_bytes()
     }
 
-    /// What is damaged, where it was looked for: where, and what is wrong.
+    /// Returns the damages that were found: offset and reason.
     #[getter]
     fn damages(&self) -> Vec<(u64, String)> {
         self.rowfile().reader().damages().to_vec()
     }
 
-    /// Of each block the least value of a column, the largest one, and how many are null; none where
-    /// nothing is known.
+    /// Returns the minimum, the maximum and the number of nulls of a column in each block; `None` without
+    /// statistics.
     fn statistics(&self, py: Python<'_>, column: &str) -> PyResult<Option<RawBatch>> {
         let reader = self.rowfile().reader();
         let Some(found) = reader.column_statistics(column) else {
@@ -297,7 +297,7 @@ impl RawRowfile {
     }
 }
 
-/// The paths of all columns that are in no list or map.
+/// Collects the paths of all columns outside of lists and maps.
 fn collect_column_paths(fields: &[SchemaField], outer: &str, paths: &mut Vec<String>) {
     for field in fields {
         let path = match outer {

@@ -1,7 +1,7 @@
-//! Which value of a rowfile is a Python object? Rows are gathered column by column, and become a
-//! batch many at a time.
+//! Converts Python objects to rows of a rowfile. Rows are collected column by column, and become batches of
+//! many rows.
 //!
-//! A value is taken if nothing of it is lost: no float for an integer, no time of day for a date, no
+//! A value is accepted only if nothing of it is lost: no float for an integer, no time of day for a date, no
 //! microseconds for a column of seconds.
 
 use std::collections::HashMap;
@@ -30,11 +30,11 @@ use pyo3::types::{
 use serde_json::Value;
 use tidemill_rowfile::{FieldType, Schema, SchemaField, StringLayout, TemporalUnit};
 
-/// Why an object is no value of its column.
+/// The reason why an object is refused as a value of its column.
 pub(crate) enum RowFault {
-    /// The column's path, from the innermost name on, and what is wrong.
+    /// The column's path, from the innermost name on, and the reason.
     InvalidValue(Vec<String>, String),
-    /// What Python raised meanwhile.
+    /// An exception that Python code raised.
     PythonException(PyErr),
 }
 
@@ -46,7 +46,7 @@ impl From<PyErr> for RowFault {
 
 type RowResult = Result<(), RowFault>;
 
-/// Python's classes and functions.
+/// The Python classes and functions that the conversion needs.
 struct ConversionTypes {
     datetime: Py<PyAny>,
     date: Py<PyAny>,
@@ -84,13 +84,13 @@ impl ConversionTypes {
 /// The day number of 1970-01-01 as `date.toordinal` counts.
 const EPOCH_ORDINAL: i64 = 719_163;
 
-/// Rows that wait to become a batch.
+/// A builder that collects rows for a batch.
 pub(crate) struct RowBuilder {
     kit: ConversionTypes,
     schema: SchemaRef,
     fields: FieldBuilders,
     row_count: usize,
-    /// Bytes of strings and the like.
+    /// Bytes of the variable-length values so far.
     buffered_bytes: usize,
 }
 
@@ -119,8 +119,8 @@ impl RowBuilder {
         self.buffered_bytes
     }
 
-    /// Adds a row: a dictionary, a mapping or a dataclass's instance. After a fault it is as if it had not
-    /// been given.
+    /// Adds a row: a dictionary, a mapping or an instance of a dataclass. A fault leaves the builder
+    /// unchanged.
     pub(crate) fn push_row(&mut self, object: &Bound<'_, PyAny>) -> RowResult {
         let pushed = self.fields.push_row(&self.kit, object, &mut self.buffered_bytes);
         match pushed {
@@ -130,7 +130,7 @@ impl RowBuilder {
         pushed
     }
 
-    /// The rows so far, which are forgotten.
+    /// Returns the rows so far as a batch, and empties the builder.
     pub(crate) fn take_batch(&mut self) -> Result<RecordBatch, ArrowError> {
         let rows = std::mem::take(&mut self.row_count);
         self.buffered_bytes = 0;
@@ -140,12 +140,12 @@ impl RowBuilder {
     }
 }
 
-/// The columns of a row, or of a struct.
+/// The builders of the columns of a row or a struct.
 struct FieldBuilders {
     columns: Vec<ColumnBuilder>,
     names: Vec<Py<PyString>>,
     index_by_name: HashMap<String, usize>,
-    /// Dataclasses that were looked at, and which of the columns they have.
+    /// Dataclasses seen so far, with a flag for each column: true if the dataclass has it.
     dataclass_columns: Vec<(Py<PyType>, Vec<bool>)>,
 }
 
@@ -181,7 +181,7 @@ struct EnumSymbols {
     values: Vec<i32>,
     names: Vec<String>,
     number_by_symbol: HashMap<String, i32>,
-    /// Enumerations that were looked at, and whether it is their values that are the symbols.
+    /// Enumerations seen so far, with a flag: true if their values, not their names, are the symbols.
     uses_values_by_class: Vec<(Py<PyType>, bool)>,
 }
 
@@ -264,7 +264,7 @@ impl FieldBuilders {
                 }
                 None => match column.push_missing() {
                     Ok(()) => {}
-                    // One that is there by another name says more.
+                    // A field with an unknown name explains the missing one better.
                     Err(missing) => return self.check_names(row).and(Err(missing)),
                 },
             }
@@ -283,7 +283,7 @@ impl FieldBuilders {
         Ok(())
     }
 
-    /// Which of the columns a dataclass has; it has no others.
+    /// Returns a flag for each column, true if the dataclass has it; refuses other fields.
     fn dataclass_column_flags(
         &self,
         kit: &ConversionTypes,
@@ -327,7 +327,7 @@ impl FieldBuilders {
     }
 }
 
-/// A value for people: its text, cut where it is long, and its type.
+/// Describes a value for messages: its text, shortened, and its type.
 pub(crate) fn describe_value(object: &Bound<'_, PyAny>) -> String {
     const CHARS_MAX: usize = 60;
     let class = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
@@ -381,7 +381,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// The value of a field that the row does not have.
+    /// Adds the value of a field that the row lacks.
     fn push_missing(&mut self) -> RowResult {
         match self.field.default.clone() {
             Some(default) => self.push_json(&default),
@@ -390,7 +390,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Adds a value that nobody sees.
+    /// Adds a placeholder, which a null hides.
     fn push_placeholder(&mut self) {
         match &mut self.values {
             ColumnValues::Null => {}
@@ -561,7 +561,7 @@ impl ColumnBuilder {
                     Ok(parts) => parts,
                     Err(_) => return self.type_fault(describe_value(object)),
                 };
-                // pandas' own kind of it.
+                // pandas' subclass has nanoseconds too.
                 let is_other = !object.get_type().is(&kit.datetime);
                 let nanos: i64 = match is_other {
                     true => match object.getattr_opt(intern!(py, "nanosecond"))? {
@@ -672,7 +672,7 @@ impl ColumnBuilder {
         self.type_fault(format!("{}, which does not fit its unit", describe_value(object)))
     }
 
-    /// Adds the value of a default, as the format writes it.
+    /// Adds a default value in the JSON form of the rowfile format.
     fn push_json(&mut self, json: &Value) -> RowResult {
         let wrong = |column: &Self| {
             column.value_fault(format!("its default {json} is no {}", column.field.kind))
@@ -788,7 +788,7 @@ impl ColumnBuilder {
             let all: Vec<i64> = std::iter::once(0).chain(ends.iter().copied()).collect();
             OffsetBuffer::new(all.into())
         }
-        /// Integers in the width of their type; they were looked at when pushed.
+        /// Builds an array of integers of the type's width; their range was checked when they were added.
         macro_rules! integers {
             ($arrow:ty, $values:expr) => {{
                 let values = $values.into_iter().map(|value| value as _);
@@ -985,8 +985,8 @@ impl ColumnValues {
 }
 
 impl EnumSymbols {
-    /// The number of a symbol, which is a text, or a member of an enumeration: of one whose values are all
-    /// texts they are the symbols, else its names.
+    /// Returns the number of a symbol. A symbol is a text, or a member of an enumeration: its value if all
+    /// values of the enumeration are texts, else its name.
     fn find_symbol(
         &mut self,
         kit: &ConversionTypes,
@@ -1019,7 +1019,7 @@ impl EnumSymbols {
     }
 }
 
-/// A whole number; a truth value is none.
+/// Returns an integer; booleans are refused.
 fn extract_i64(object: &Bound<'_, PyAny>) -> Option<i64> {
     if object.is_instance_of::<PyBool>() {
         return None;
@@ -1034,7 +1034,7 @@ fn extract_u64(object: &Bound<'_, PyAny>) -> Option<u64> {
     object.extract().ok()
 }
 
-/// A float, or a whole number that is one exactly.
+/// Returns a float, or an integer that a float represents exactly.
 fn extract_float(object: &Bound<'_, PyAny>, kit: &ConversionTypes) -> PyResult<Option<f64>> {
     let py = object.py();
     if let Ok(value) = object.cast::<PyFloat>() {
@@ -1049,7 +1049,7 @@ fn extract_float(object: &Bound<'_, PyAny>, kit: &ConversionTypes) -> PyResult<O
     Ok(is_exact.then_some(value))
 }
 
-/// Whether a float stays finite in its type.
+/// Returns true if a finite float stays finite in its type.
 fn stays_finite(value: f64, kind: &FieldType) -> bool {
     type Half = <Float16Type as ArrowPrimitiveType>::Native;
     !value.is_finite()
@@ -1060,7 +1060,7 @@ fn stays_finite(value: f64, kind: &FieldType) -> bool {
         }
 }
 
-/// Appends bytes, if the object is of bytes.
+/// Appends the bytes of a bytes-like object; returns false for other objects.
 fn append_bytes(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         out.extend_from_slice(bytes.as_bytes());
@@ -1078,7 +1078,7 @@ fn append_bytes(object: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> 
     Ok(false)
 }
 
-/// What has its items in an order: a tuple, an array.
+/// Returns true for an object with items in an order: a tuple, an array.
 fn is_sequence(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if object.is_instance_of::<PyTuple>() {
         return Ok(true);
@@ -1090,7 +1090,7 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!is_one_value && object.hasattr("__getitem__")? && object.hasattr("__len__")?)
 }
 
-/// The seconds and microseconds of a length of time.
+/// Returns the seconds and microseconds of a `timedelta`.
 pub(crate) fn timedelta_parts(object: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
     let py = object.py();
     let days: i64 = object.getattr(intern!(py, "days"))?.extract()?;
@@ -1099,7 +1099,7 @@ pub(crate) fn timedelta_parts(object: &Bound<'_, PyAny>) -> PyResult<(i64, i64)>
     Ok((days * 86_400 + seconds, micros))
 }
 
-/// A time in its unit; none if some of it would be lost or it does not fit.
+/// Converts a time to its unit; `None` if precision would be lost or the value does not fit.
 fn time_to_ticks(seconds: i64, micros: i64, nanos: i64, unit: TemporalUnit) -> Option<i64> {
     let per_second = match unit {
         TemporalUnit::Second => 1,
@@ -1113,9 +1113,9 @@ fn time_to_ticks(seconds: i64, micros: i64, nanos: i64, unit: TemporalUnit) -> O
     (nanos % per_tick == 0).then(|| i64::try_from(nanos / per_tick).ok()).flatten()
 }
 
-/// A decimal as a whole number of its last digit's worth; none if digits would be lost.
+/// Parses a decimal to an integer scaled by `10^scale`; `None` if digits would be lost.
 fn parse_scaled_decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
-    /// More than any decimal has.
+    /// Limit of appended zeros, above the number of digits of any decimal type.
     const APPENDED_ZEROS_MAX: i64 = 100;
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -1155,7 +1155,7 @@ fn parse_scaled_decimal(text: &str, precision: u8, scale: i8) -> Option<i256> {
     i256::from_string(&format!("{sign}{all}"))
 }
 
-/// Bytes that are written as characters up to U+00FF.
+/// Decodes bytes that are written as characters up to U+00FF.
 fn decode_latin1(text: &str) -> Option<Vec<u8>> {
     text.chars().map(|char| u8::try_from(u32::from(char)).ok()).collect()
 }

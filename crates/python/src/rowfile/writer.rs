@@ -1,6 +1,6 @@
-//! How are rowfiles written from Python? A file appears at its place when it is whole: until then it has
-//! a name beside it that folders and patterns skip. What is appended counts once its footer is
-//! written; what was begun is cut off again if it is given up.
+//! Writes rowfiles from Python. A new file gets its name once it is complete; until then it has a hidden
+//! name beside it that folders and patterns skip. An append takes effect when its footer is
+//! written; abandoning an append truncates the file to its former end.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -23,11 +23,11 @@ use crate::errors::to_exception;
 use crate::object_sources::batches_from_object;
 use crate::result::RawSchema;
 
-/// Rows of Python objects that become a batch.
+/// Maximum number of Python rows per batch.
 const BATCH_ROWS_MAX: usize = 8192;
-/// Bytes of strings and the like in them.
+/// Maximum bytes of variable-length values per batch.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// Rows of a batch that are written between two looks at signals.
+/// Number of rows written between two checks of signals.
 const ROWS_PER_SIGNAL_CHECK: usize = 65_536;
 
 /// Writes a rowfile.
@@ -35,12 +35,12 @@ const ROWS_PER_SIGNAL_CHECK: usize = 65_536;
 pub struct RawRowfileWriter {
     path: PathBuf,
     state: Mutex<WriterState>,
-    /// The process that writes it.
+    /// The id of the process that writes the file.
     process: u32,
 }
 
 enum WriterState {
-    /// Nothing has said yet what the columns are.
+    /// The columns are not known yet.
     AwaitingSchema(Box<RowfileWriterOptions>),
     Open(Box<OpenRowfile>),
     Closed(u64),
@@ -60,9 +60,9 @@ struct OpenRowfile {
 }
 
 enum WriteTarget {
-    /// A new file, which is not at its place yet.
+    /// A new file without its final name.
     NewFile { staged: PathBuf, overwrite: bool },
-    /// A file that ended here.
+    /// An existing file, and its end before the append.
     AppendedFile(u64),
 }
 
@@ -113,7 +113,7 @@ impl RawRowfileWriter {
         Ok(Self { path, state: Mutex::new(state), process: std::process::id() })
     }
 
-    /// The columns; none before they are known.
+    /// Returns the columns; `None` while they are unknown.
     #[getter]
     fn schema(&self, py: Python<'_>) -> PyResult<Option<RawSchema>> {
         self.with_state(py, |state| {
@@ -127,7 +127,7 @@ impl RawRowfileWriter {
         })
     }
 
-    /// Rows of the file so far.
+    /// Number of rows of the file so far.
     #[getter]
     fn num_rows(&self, py: Python<'_>) -> PyResult<u64> {
         self.with_state(py, |state| {
@@ -139,19 +139,19 @@ impl RawRowfileWriter {
         })
     }
 
-    /// Whether the columns are known.
+    /// True if the columns are known.
     #[getter]
     fn has_schema(&self, py: Python<'_>) -> PyResult<bool> {
         self.with_state(py, |state| Ok(!matches!(state, WriterState::AwaitingSchema(_))))
     }
 
-    /// Says what the columns are.
+    /// Declares the columns.
     fn declare(&self, py: Python<'_>, schema: SchemaArgument) -> PyResult<()> {
         let schema = schema.to_rowfile_schema(py)?;
         self.with_state(py, |state| self.ensure_open(py, state, || Ok(schema)).map(|_| ()))
     }
 
-    /// Adds the rows of an object that holds Arrow data.
+    /// Writes the rows of an object that holds Arrow data.
     fn write_arrow(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> {
         let mut batches = batches_from_object(object)?;
         let schema = batches.schema();
@@ -183,7 +183,7 @@ impl RawRowfileWriter {
         })
     }
 
-    /// Adds rows that are Python objects.
+    /// Writes rows that are Python objects.
     fn write_rows(&self, py: Python<'_>, objects: &Bound<'_, PyAny>) -> PyResult<()> {
         self.with_state(py, |state| {
             let open = self.ensure_open(py, state, || {
@@ -220,7 +220,7 @@ impl RawRowfileWriter {
         })
     }
 
-    /// Writes the rows that wait as a block.
+    /// Writes the buffered rows as a block.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.with_state(py, |state| {
             let WriterState::Open(open) = state else { return Ok(()) };
@@ -232,7 +232,7 @@ impl RawRowfileWriter {
         })
     }
 
-    /// Makes the file whole and puts it at its place; nothing is left of one that cannot be.
+    /// Completes the file and gives it its name; a file that cannot be completed is removed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.with_state(py, |state| {
             let rows = match state {
@@ -258,7 +258,7 @@ impl RawRowfileWriter {
         })
     }
 
-    /// Gives the file up: nothing is left of a new one, and one that was there is as it was.
+    /// Abandons the file: a new file is removed, and an existing one keeps its former content.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         self.with_state(py, |state| {
             if let WriterState::Open(open) = std::mem::replace(state, WriterState::Closed(0)) {
@@ -268,7 +268,7 @@ impl RawRowfileWriter {
         })
     }
 
-    /// Whether it is neither closed nor given up.
+    /// True if the writer is neither closed nor abandoned.
     #[getter]
     fn is_waiting(&self) -> bool {
         let state = self.state.try_lock();
@@ -278,7 +278,7 @@ impl RawRowfileWriter {
 }
 
 impl RawRowfileWriter {
-    /// Does something with what is written.
+    /// Calls `work` with the state of the writer.
     fn with_state<T>(
         &self,
         py: Python<'_>,
@@ -301,7 +301,7 @@ impl RawRowfileWriter {
         work(&mut state)
     }
 
-    /// What is open; opened with the columns that `schema` says, if none are known yet.
+    /// Returns the open file. If no columns are known, it opens the file with the columns of `schema`.
     fn ensure_open<'a>(
         &self,
         py: Python<'_>,
@@ -328,7 +328,7 @@ impl Drop for RawRowfileWriter {
     fn drop(&mut self) {
         let state = std::mem::replace(self.state.get_mut(), WriterState::Closed(0));
         if self.process != std::process::id() {
-            // A copy that a fork has made: the file is another process's.
+            // A copy made by a fork: the file belongs to the other process.
             std::mem::forget(state);
         } else if let WriterState::Open(open) = state {
             open.abort(&self.path);
@@ -358,7 +358,8 @@ impl OpenRowfile {
         self.writer.as_ref().map_or(0, Writer::row_count) + self.rows.row_count() as u64
     }
 
-    /// Where the file's columns are among others of the same names; none if they are as they are.
+    /// Returns the positions of the file's columns in a schema with the same names; `None` if the order is
+    /// the same.
     fn column_order(&self, schema: &ArrowSchema) -> Option<Vec<usize>> {
         let fields = &self.writer.as_ref()?.schema().fields;
         let is_same = fields.len() == schema.fields().len()
@@ -373,7 +374,7 @@ impl OpenRowfile {
         self.writer()?.write(batch).map_err(|error| rowfile_write_error(error, path))
     }
 
-    /// Makes a batch of the rows that wait as objects.
+    /// Writes the buffered Python rows as a batch.
     fn flush_rows(&mut self, path: &Path) -> Result<()> {
         if self.rows.row_count() == 0 {
             return Ok(());
@@ -401,7 +402,7 @@ impl OpenRowfile {
                     Err(error) => Err(rowfile_write_error(error, path)),
                 };
                 if placed.is_err() {
-                    // It cannot be helped if even that fails.
+                    // Nothing can be done if the removal fails too.
                     let _ = fs::remove_file(staged);
                 }
                 placed
@@ -410,7 +411,8 @@ impl OpenRowfile {
     }
 
     fn abort(mut self: Box<Self>, path: &Path) {
-        // The writer's lock is held until it is dropped. What fails here is the next append's to cut off.
+        // The lock of the file is held until the writer is dropped. If the truncation fails, the next append
+        // does it.
         match &self.target {
             WriteTarget::NewFile { staged, .. } => drop(fs::remove_file(staged)),
             WriteTarget::AppendedFile(end) => {
@@ -423,7 +425,7 @@ impl OpenRowfile {
     }
 }
 
-/// A new file beside its place.
+/// Creates a new file with a hidden name beside the final one.
 fn create_staged_file(
     path: &Path,
     schema: &Schema,
@@ -447,7 +449,7 @@ fn create_staged_file(
         let staged = path.with_file_name(staged);
         match Writer::create(&staged, schema, wanted.clone()) {
             Ok(writer) => return Ok((writer, staged)),
-            // Of a process of the same number that was killed.
+            // The name belongs to a killed process with the same id.
             Err(rowfile::Error::Io { error, .. })
                 if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(rowfile::Error::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
@@ -462,7 +464,7 @@ fn create_staged_file(
     }
 }
 
-/// A file that is there, to be added to.
+/// Opens an existing file for appending.
 fn open_for_append(
     path: &Path,
     schema: Option<&Schema>,
@@ -505,11 +507,11 @@ fn open_for_append(
     Ok((writer, WriteTarget::AppendedFile(end)))
 }
 
-/// Gives a file its name, durably.
+/// Gives a file its final name, durably.
 fn commit_staged_file(staged: &Path, path: &Path, overwrite: bool) -> Result<()> {
     let renamed = match overwrite {
         true => fs::rename(staged, path),
-        // A second name is refused where there is one; some file systems know no second names.
+        // A hard link is refused if the name exists; some file systems have no hard links.
         false => match fs::hard_link(staged, path) {
             Ok(()) => fs::remove_file(staged),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
@@ -525,7 +527,7 @@ fn commit_staged_file(staged: &Path, path: &Path, overwrite: bool) -> Result<()>
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // Some file systems have no such operation on folders.
+    // Some file systems cannot sync a folder.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
@@ -534,7 +536,7 @@ fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The error of a batch whose rows begin at `first` of the file.
+/// Adds to an error that the rows from `first` on of the file caused it.
 fn add_row_range(error: Error, first: u64) -> Error {
     match error {
         Error::Usage { message, hint } => {
@@ -548,7 +550,7 @@ fn arrow_exception(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// A codec by its name: `none`, `lz4`, `zstd` or `zstd:LEVEL`.
+/// Parses the name of a codec: `none`, `lz4`, `zstd` or `zstd:LEVEL`.
 fn parse_codec(name: &str) -> Result<Codec> {
     let wrong = || {
         Error::usage(format!(
@@ -570,7 +572,7 @@ fn parse_codec(name: &str) -> Result<Codec> {
     }
 }
 
-/// The name of a codec.
+/// Returns the name of a codec.
 pub(crate) fn codec_name(codec: Codec) -> String {
     match codec {
         Codec::None => "none".to_owned(),
