@@ -8,7 +8,7 @@ use tidemill_base::RunSettings;
 use tidemill_base::error::{Error, Result};
 use tidemill_query::{ClusterSpec, Query, QueryPlan};
 use tidemill_sink::{self as sink, SinkSpec};
-use tidemill_tables::sections;
+use tidemill_tables::merging::sections;
 
 use crate::posted_query::PostedQuery;
 use crate::posted_query::master_client::{MasterClient, MasterMessage};

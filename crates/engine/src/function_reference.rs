@@ -12,7 +12,7 @@ use datafusion::logical_expr::Documentation;
 use datafusion::prelude::SessionContext;
 use tidemill_base::RunSettings;
 use tidemill_query::{Query, QueryPlan};
-use tidemill_tables::aggregate_functions::TidemillAggregate;
+use tidemill_tables::aggregates::aggregate_functions::TidemillAggregate;
 use tidemill_tables::sessions;
 
 /// Descriptions that replace DataFusion 55's, which belong to another function or do not apply here.

@@ -41,9 +41,9 @@ pub use tidemill_base::{
 pub use tidemill_jobs as jobs;
 pub use tidemill_query as query;
 pub use tidemill_remote as remote;
-pub use tidemill_sink::{self as sink, coverage_file};
+pub use tidemill_sink::{self as sink, commit::coverage_file};
 pub use tidemill_sketch as sketch;
-pub use tidemill_source::{self as source, filter_program, formats};
+pub use tidemill_source::{self as source, formats, programs::filter_program};
 
 pub use cluster_task_executor::ClusterTaskExecutor;
 pub use convert::{Conversion, ConversionReport, ConversionWorkers};

@@ -36,7 +36,7 @@ use tidemill_base::state_folder::RunId;
 use tidemill_base::{BadRecordLimit, RunSettings};
 use tidemill_query::{NamedSource, Query, SerializedError, TurboSettings};
 use tidemill_source::posted_source::PostedSource;
-use tidemill_tables::sections;
+use tidemill_tables::merging::sections;
 
 /// Format version of posted queries and frames.
 const POSTED_QUERY_FORMAT_VERSION: u32 = 1;

@@ -19,8 +19,8 @@ use tidemill_remote::StorageOptions;
 use tidemill_rowfile as rowfile;
 use tidemill_rowfile::ReadAt;
 use tidemill_source::error_from_rowfile;
-use tidemill_source::rowfile_listing::{self, RowfileBytes};
-use tidemill_source::rowfile_salvage;
+use tidemill_source::files::rowfile_listing::{self, RowfileBytes};
+use tidemill_source::files::rowfile_salvage;
 
 /// An input of rowfiles.
 pub enum RowfileInput {

@@ -10,8 +10,8 @@ use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::jobs::RunDescription;
 use tidemill_engine::run_handle::{RunHandle, prepare_run};
 use tidemill_engine::sink::{SinkSpec, StagedFile};
-use tidemill_engine::source::rowfile_check::CheckableRowfiles;
-use tidemill_engine::source::{SourceSpec, schema_compatibility};
+use tidemill_engine::source::files::rowfile_check::CheckableRowfiles;
+use tidemill_engine::source::{SourceSpec, schema::schema_compatibility};
 use tidemill_engine::{CancelFlag, Error, Query, Result, RunId, RunProgress, program_files};
 
 use crate::errors::{issue_warning, to_exception};

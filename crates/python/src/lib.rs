@@ -69,7 +69,7 @@ use tidemill_engine::run_handle::{
     PreparedRun, RunHandle, prepare_run, resolve_priority, write_to_sink,
 };
 use tidemill_engine::sink::SinkSpec;
-use tidemill_engine::source::program_files::ProgramFiles;
+use tidemill_engine::source::programs::program_files::ProgramFiles;
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{
     CancelFlag, ClusterSpec, CopyQuery, Coverage, Error, NamedSource, PartialTableMerge, Query,

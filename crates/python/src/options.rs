@@ -12,7 +12,7 @@ use tidemill_engine::posted_query::master_client::MasterClient;
 use tidemill_engine::query::{ScratchSpec, WorkerPool};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
-use tidemill_engine::source::program_files::ProgramFiles;
+use tidemill_engine::source::programs::program_files::ProgramFiles;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{
     ConversionWorkers, NamedSource, Priority, Query, TurboSettings, program_files,

@@ -22,48 +22,27 @@
 //! - `unresolved_tables`: table names that are neither sources nor files.
 //! - `sql_redaction`: SQL without secrets. `completion_words`: keywords and function names for completion.
 
-mod background_execution;
-mod buffered_answers;
-mod build_sides;
 mod cluster;
-pub mod completion_words;
-mod dictionary_keys;
-mod execution_path;
-mod explain_analyze;
-mod explanation;
-mod finished_table;
-mod map;
-mod metadata_statements;
-mod ordered_rows;
-mod partial_table_merge;
+mod execution;
 mod plan;
-mod pruning;
-mod query_definition;
-mod result_columns;
-mod results;
-mod row_calculation;
-mod row_sampling;
-mod scan;
-mod source_statistics;
-mod sql_redaction;
-mod stand_in_tables;
-mod table_runner;
+mod planning;
+pub mod statements;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod turbo;
-mod unresolved_tables;
 
 pub use cluster::{
     Bottleneck, ClusterForecast, ClusterSpec, PhaseSeconds, QueryMeasurement, ReadScope,
     ScenarioForecast,
 };
-pub use explanation::{PlanExplanation, SourceExplanation};
-pub use partial_table_merge::{PartialTableMerge, RepeatedRunPolicy};
+pub use execution::partial_table_merge::{PartialTableMerge, RepeatedRunPolicy};
+pub use execution::result_columns::conform_batch_to_schema;
+pub use execution::results::Results;
 pub use plan::QueryPlan;
-pub use query_definition::{NamedSource, Query};
-pub use result_columns::conform_batch_to_schema;
-pub use results::Results;
+pub use planning::unresolved_tables::UnresolvedTable;
+pub use statements::explanation::{PlanExplanation, SourceExplanation};
+pub use statements::query_definition::{NamedSource, Query};
 pub use tasks::{
     DistributedOutput, EncodedTask, ScratchSpec, SerializedError, ShippedFile, SubmittedJob,
     SubmittedTask, TaskExecutor, TaskOutcome, TaskSource, TaskStats, TaskTime, UnorderedScheduler,
@@ -74,4 +53,3 @@ pub use tidemill_sql::statement::schema_from_sql;
 pub use turbo::partial_coverage::late_seconds;
 pub use turbo::sampled_execution::{InterimResult, InterimResultObserver};
 pub use turbo::{OPTION_NAMES as TURBO_OPTIONS, TurboSettings};
-pub use unresolved_tables::UnresolvedTable;

@@ -35,7 +35,7 @@ use tidemill_remote::PrefetchBudget;
 use tidemill_sink::StagedFile;
 use tidemill_source::{
     Format, HiddenColumn, MemoryRows, OpenTimeouts, RejectLog, Source, SourceSpec, Split,
-    SplitOptions, flag_distribution, standard_input,
+    SplitOptions, schema::flag_distribution, standard_input,
 };
 use tidemill_sql::dialects::{
     self, JSON_ENTRY_COLUMN, SourceColumns, TableFunctionSource, TableFunctionSources,
@@ -50,48 +50,50 @@ use tidemill_sql::{
     IntoTidemillError, column_names, correlated_subqueries, float_order, into_datafusion_error,
     session, statement_planning, syntax, using_columns,
 };
-use tidemill_tables::aggregate_calls::is_order_sensitive_call;
-use tidemill_tables::limited_lists::limit_lists;
-use tidemill_tables::merge::MergedTable;
-use tidemill_tables::order_sensitive_aggregates::add_row_numbers;
-use tidemill_tables::partial_tables::{
+use tidemill_tables::aggregates::aggregate_calls::is_order_sensitive_call;
+use tidemill_tables::aggregates::limited_lists::limit_lists;
+use tidemill_tables::aggregates::order_sensitive_aggregates::add_row_numbers;
+use tidemill_tables::aggregates::precision_recorder::{
+    self, PlannedAggregateCall, PrecisionRecorder,
+};
+use tidemill_tables::aggregates::summary::{self, QuerySummary};
+use tidemill_tables::merging::merge::MergedTable;
+use tidemill_tables::merging::partial_tables::{
     PartialRun, PartialRunSource, PartialTableHeader, PartialTableWriter,
 };
-use tidemill_tables::precision_recorder::{self, PlannedAggregateCall, PrecisionRecorder};
 use tidemill_tables::sessions;
-use tidemill_tables::summary::{self, QuerySummary};
 
-use crate::background_execution::BackgroundExecution;
-use crate::buffered_answers::BufferedAnswers;
-use crate::build_sides::{self, BuildSide};
-use crate::dictionary_keys::{self, DictionaryKeyMap};
-use crate::execution_path::{
+use crate::execution::background_execution::BackgroundExecution;
+use crate::execution::buffered_answers::BufferedAnswers;
+use crate::execution::finished_table::FinishedTable;
+use crate::execution::map::SplitMap;
+use crate::execution::ordered_rows::OrderedRows;
+use crate::execution::result_columns::{
+    apply_plan_types, build_result_schema, conform_batch_to_schema, strip_table_names,
+};
+use crate::execution::results::{CoverageBuilder, Results, RowSource, explain_run_error};
+use crate::execution::row_calculation::RowCalculation;
+use crate::execution::scan::{RunState, Scan, SourceTable};
+use crate::execution::table_runner::{self, TableRun};
+use crate::planning::build_sides::{self, BuildSide};
+use crate::planning::dictionary_keys::{self, DictionaryKeyMap};
+use crate::planning::execution_path::{
     AggregationPlan, ExecutionPath, check_expression_places, check_recursive_subqueries,
     check_runnable, choose_execution_path, explain_optimiser_error, find_cross_record_step,
 };
-use crate::explanation::{PlanExplanation, SourceExplanation};
-use crate::finished_table::FinishedTable;
-use crate::map::SplitMap;
-use crate::ordered_rows::OrderedRows;
-use crate::pruning;
-use crate::query_definition::Query;
-use crate::result_columns::{
-    apply_plan_types, build_result_schema, conform_batch_to_schema, strip_table_names,
-};
-use crate::results::{CoverageBuilder, Results, RowSource, explain_run_error};
-use crate::row_calculation::RowCalculation;
-use crate::row_sampling;
-use crate::scan::{RunState, Scan, SourceTable};
-use crate::sql_redaction::{hide_secrets, note_table_function_urls, redact_sql};
-use crate::table_runner::{self, TableRun};
+use crate::planning::pruning;
+use crate::planning::row_sampling;
+use crate::planning::unresolved_tables::looks_like_file;
+use crate::statements::explanation::{PlanExplanation, SourceExplanation};
+use crate::statements::query_definition::Query;
+use crate::statements::sql_redaction::{hide_secrets, note_table_function_urls, redact_sql};
 use crate::tasks::{self, ClusterRows, FoldOutput};
 use crate::turbo::answer_builder::AnswerBuilder;
 use crate::turbo::intervals::IntervalCalculator;
 use crate::turbo::result_bounds::ResultBounds;
 use crate::turbo::sampled_execution::InterimResultObserver;
 use crate::turbo::{self, TurboSettings};
-use crate::unresolved_tables::looks_like_file;
-use crate::{explain_analyze, metadata_statements};
+use crate::{statements::explain_analyze, statements::metadata_statements};
 
 /// Maximum time to sample a pipe for column types where the query wants its first rows: a slow pipe must not
 /// delay them.

@@ -12,19 +12,21 @@ use tidemill_base::state_folder::RunId;
 use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::FinishedUpload;
 
+use crate::commit::file_commit::{FileEntry, RecoveryReport, StagingFolder};
+use crate::commit::fs::{self, CountingFile};
+use crate::commit::local_paths::{duplicate_descriptor, is_direct_output, open_direct_output};
+use crate::commit::s3_commit::{S3Staging, SharedUpload};
 use crate::error::{Error, Result};
-use crate::file_commit::{FileEntry, RecoveryReport, StagingFolder};
 use crate::formats::FileEncoding;
-use crate::fs::{self, CountingFile};
-use crate::local_paths::{duplicate_descriptor, is_direct_output, open_direct_output};
-use crate::partitioned_files::{PartitionedFiles, StagingArea};
-use crate::path_template::{self, PathKey, PathTemplate, join_below};
-use crate::row_router::RowRouter;
-use crate::row_writer::{FileWriteSpec, RowWriter, conform_to_schema};
-use crate::s3_commit::{S3Staging, SharedUpload};
 use crate::sink_spec::{ParsedSinkSpec, SinkSpec};
 use crate::worker_output::{WorkerOutputFile, WorkerOutputTarget};
-use crate::{LISTED_PATHS_MAX, OutputSummary, SinkResources, run_direct_write, staged_file};
+use crate::writing::partitioned_files::{PartitionedFiles, StagingArea};
+use crate::writing::path_template::{self, PathKey, PathTemplate, join_below};
+use crate::writing::row_router::RowRouter;
+use crate::writing::row_writer::{FileWriteSpec, RowWriter, conform_to_schema};
+use crate::{
+    LISTED_PATHS_MAX, OutputSummary, SinkResources, commit::staged_file, run_direct_write,
+};
 
 /// A destination of rows. Dropping it before its commit removes everything written.
 pub(crate) trait Destination: Send {

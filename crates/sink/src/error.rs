@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tidemill_base::BoxedHostError;
 use tidemill_base::cancellation::Interrupted;
-use tidemill_source::filter_program;
+use tidemill_source::programs::filter_program;
 
 /// The crate's result type.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -30,29 +30,14 @@
 //! `>` does: it writes the file that the link points to, staged beside it. New files have the
 //! permissions that the umask leaves; those of a replaced file are not carried over.
 
-mod codec_resolution;
-mod compression;
-pub mod coverage_file;
+pub mod commit;
 mod destination;
-mod encoder_output;
+pub mod display;
 mod error;
-mod estimate_display;
-mod file_commit;
-mod file_set;
 mod formats;
-mod fs;
-mod local_paths;
-mod object_set;
-mod partitioned_files;
-mod path_template;
-mod row_router;
-mod row_writer;
-mod s3_commit;
 mod sink_spec;
-mod staged_file;
-pub mod terminal_table;
-mod value_text;
 mod worker_output;
+mod writing;
 
 #[cfg(test)]
 mod tests;
@@ -65,23 +50,23 @@ use tidemill_base::cancellation::{CancelFlag, WaitCallback};
 use tidemill_base::state_folder::RunId;
 use tracing::debug_span;
 
-pub use self::compression::OutputCompression;
 pub use self::error::{Error, Result};
-pub use self::estimate_display::displayed_columns;
-pub use self::file_commit::{RecoveryReport, recover_commits};
-pub use self::file_set::{FileSet, FileSetWriter, StagedSetFile};
 pub use self::formats::OutputFormat;
 pub use self::formats::text::{format_cells, is_numeric_type};
-pub use self::object_set::{
-    BucketFolder, FinishedObject, ObjectSet, ObjectSetWriter, OpenSetObject, StagedObject,
-};
 pub use self::sink_spec::{DEFAULT_FILES_MAX, OutputDescription, SinkSpec, describe_output};
-pub use self::staged_file::{CompressedStagedFile, StagedFile};
 pub use self::worker_output::{
     BegunUpload, OpenOutputTarget, PathValues, WorkerOutputBucket, WorkerOutputFile,
     WorkerOutputFolder, WorkerOutputSpec, WorkerOutputTarget, WorkerOutputWriter,
     WriterPartitioner, unique_staged_name,
 };
+pub use crate::commit::file_commit::{RecoveryReport, recover_commits};
+pub use crate::commit::file_set::{FileSet, FileSetWriter, StagedSetFile};
+pub use crate::commit::object_set::{
+    BucketFolder, FinishedObject, ObjectSet, ObjectSetWriter, OpenSetObject, StagedObject,
+};
+pub use crate::commit::staged_file::{CompressedStagedFile, StagedFile};
+pub use crate::display::estimate_display::displayed_columns;
+pub use crate::writing::compression::OutputCompression;
 
 use self::destination::Destination;
 

@@ -4,14 +4,14 @@ use std::fmt;
 
 use arrow::datatypes::SchemaRef;
 use tidemill_remote::StorageOptions;
-use tidemill_source::filter_program::FilterProgram;
+use tidemill_source::programs::filter_program::FilterProgram;
 
-use crate::codec_resolution::resolve_codec;
-use crate::compression::{OutputCodec, OutputCompression};
+use crate::commit::local_paths;
 use crate::error::{Error, Result};
 use crate::formats::OutputFormat;
-use crate::local_paths;
-use crate::path_template::PathTemplate;
+use crate::writing::codec_resolution::resolve_codec;
+use crate::writing::compression::{OutputCodec, OutputCompression};
+use crate::writing::path_template::PathTemplate;
 
 /// Default maximum number of files that a template may name.
 pub const DEFAULT_FILES_MAX: usize = 10_000;

@@ -31,17 +31,17 @@ use tidemill_remote::s3::Bucket;
 use tidemill_remote::upload::{FinishedUpload, ObjectUpload};
 
 use crate::SinkResources;
+use crate::commit::file_commit::StagingFolder;
+use crate::commit::fs::{self, CountingFile};
+use crate::commit::s3_commit::{SharedUpload, UploadStarter, send_file_in_parts};
 use crate::destination::{self, PartitionedRows};
 use crate::error::{Error, Result};
-use crate::file_commit::StagingFolder;
 use crate::formats::OutputFormat;
-use crate::fs::{self, CountingFile};
-use crate::partitioned_files::StagingArea;
-use crate::path_template::{PathKey, PathTemplate, assign_paths, fnv_1a_128, join_below};
-use crate::row_router::RowRouter;
-use crate::row_writer::{FileWriteSpec, RowWriter};
-use crate::s3_commit::{SharedUpload, UploadStarter, send_file_in_parts};
 use crate::sink_spec::SinkSpec;
+use crate::writing::partitioned_files::StagingArea;
+use crate::writing::path_template::{PathKey, PathTemplate, assign_paths, fnv_1a_128, join_below};
+use crate::writing::row_router::RowRouter;
+use crate::writing::row_writer::{FileWriteSpec, RowWriter};
 
 /// Maximum size of an object that needs no upload: its bytes go to the owner of the output …
 const INLINE_OBJECT_BYTES_MAX: u64 = 256 << 10;

@@ -13,7 +13,7 @@ use arrow::error::ArrowError;
 use tidemill_base::cancellation::Interrupted;
 use tidemill_base::{BadRecord, BoxedHostError};
 
-use crate::filter_program;
+use crate::programs::filter_program;
 
 /// A result with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

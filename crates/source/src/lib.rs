@@ -45,91 +45,61 @@ use serde::{Deserialize, Serialize};
 use tidemill_text::syslog::SyslogFraming;
 use tidemill_text::{KnownKeys, record_boundaries, value_parsing};
 
-use file_columns::FileColumns;
+pub use files::rowfile_salvage::error_from_rowfile;
 use formats::FileMetadata;
 use formats::LogLineFormat;
 use formats::delimited::{RejectedSample, SuspectTextColumn, suspect_columns_warning};
 pub use formats::rowfile::RowfileFooterStatistics;
-use promoted_records::{PromotedColumn, PromotedRecord};
-pub use rowfile_salvage::error_from_rowfile;
-use text_blocks::RecordFraming;
+use schema::file_columns::FileColumns;
+use schema::promoted_records::{PromotedColumn, PromotedRecord};
+use splits::text_blocks::RecordFraming;
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::coverage::SalvagedFile;
 use tidemill_remote::StorageOptions;
 use tidemill_remote::object::Object;
 
-use crate::filter_program::FilterProgram;
+use crate::programs::filter_program::FilterProgram;
 
-mod access_plan;
-mod batch_assembly;
-mod byte_input;
-mod compression;
-mod confinement;
-mod content_detection;
-mod distinct_map_keys;
 mod error;
-mod field_promotion;
-mod file_columns;
-pub mod filter_program;
-pub mod flag_distribution;
+pub mod files;
 pub mod formats;
-mod hidden_columns;
-mod listing;
-mod log_detection;
-mod log_names;
-mod low_cardinality;
-pub mod nested_projection;
-mod occurrence_counts;
 pub mod posted_source;
-pub mod program_files;
-mod promoted_records;
+pub mod programs;
 mod read_options;
-mod record_fault;
-mod reject_log;
-pub mod rowfile_check;
-pub mod rowfile_listing;
-pub mod rowfile_salvage;
-pub mod schema_compatibility;
+mod rejects;
+pub mod schema;
 mod source_description;
 mod source_opening;
-mod source_sample;
-mod split;
-mod split_boundaries;
-mod split_reader;
+mod splits;
 #[cfg(test)]
 mod tests;
-mod text_blocks;
-mod text_options;
-mod text_stream;
-mod type_unification;
-mod unresponsive_files;
 
-pub use byte_input::{FileIdentity, standard_input};
-pub use compression::{COMPRESSION_MAGIC_BYTES, Compression, decompressing_reader};
-pub use confinement::{check_url_count, confine_process};
-pub use content_detection::detect_compression;
 pub use error::{Error, Result};
-pub use field_promotion::FieldPromotion;
-pub use file_columns::ColumnLayoutPolicy;
+pub use files::byte_input::{FileIdentity, standard_input};
+pub use files::compression::{COMPRESSION_MAGIC_BYTES, Compression, decompressing_reader};
+pub use files::confinement::{check_url_count, confine_process};
+pub use files::listing::parse_partition_keys;
+pub use files::listing::{is_ignored_name, list_paths, list_with_relative_paths};
+pub use files::unresponsive_files::{OpenTimeouts, SkippedFile};
 pub use formats::{Format, MemoryRows};
-pub use hidden_columns::HiddenColumn;
-pub use listing::parse_partition_keys;
-pub use listing::{is_ignored_name, list_paths, list_with_relative_paths};
 pub use read_options::ReadOptions;
-pub use reject_log::RejectLog;
+pub use rejects::reject_log::RejectLog;
+pub use schema::content_detection::detect_compression;
+pub use schema::field_promotion::FieldPromotion;
+pub use schema::file_columns::ColumnLayoutPolicy;
+pub use schema::hidden_columns::HiddenColumn;
+pub use schema::text_options::{
+    CsvDialect, TextOptions, TypeMismatchPolicy, parse_framing, parse_log_format,
+    parse_option_character,
+};
 pub use source_description::{
     FileDescription, SourceDescription, SourceReopener, SpecDescription, SplitDescription,
     SplitStatsDescription,
 };
-pub use split::{
+pub use splits::split::{
     Split, SplitOptions, SplitPart, known_split_rows, sample_split_target_bytes, split_target_bytes,
 };
-pub use split_reader::{SplitReader, SplitStats};
-pub use text_options::{
-    CsvDialect, TextOptions, TypeMismatchPolicy, parse_framing, parse_log_format,
-    parse_option_character,
-};
-pub use unresponsive_files::{OpenTimeouts, SkippedFile};
+pub use splits::split_reader::{SplitReader, SplitStats};
 
 /// The definition of a source, as a job or a command gives it.
 #[derive(Debug, Clone, Default)]
@@ -222,7 +192,7 @@ pub struct SourceFile {
     /// True if the file can be read now; set once it was probed.
     is_readable: OnceLock<bool>,
     /// Reason for skipping the file, if it is skipped.
-    skip_reason: OnceLock<unresponsive_files::SkipReason>,
+    skip_reason: OnceLock<files::unresponsive_files::SkipReason>,
     /// The run's cancel flag.
     cancel: CancelFlag,
     /// Path, URL or pattern of the source.
@@ -232,7 +202,7 @@ pub struct SourceFile {
 impl SourceFile {
     /// Creates a file from a listing entry, with nothing else known yet.
     fn from_listing(
-        found: listing::ListedFile,
+        found: files::listing::ListedFile,
         index: usize,
         compression: Compression,
         spec: &SourceSpec,
@@ -262,18 +232,18 @@ impl SourceFile {
 
     /// Skips the file because it cannot be read.
     fn skip_unreadable(&self, reason: String) {
-        let said = unresponsive_files::single_line_reason(reason, &self.display_name);
+        let said = files::unresponsive_files::single_line_reason(reason, &self.display_name);
         let _ = self
             .skip_reason
-            .set(unresponsive_files::SkipReason { message: said, is_unresponsive: false });
+            .set(files::unresponsive_files::SkipReason { message: said, is_unresponsive: false });
     }
 
     /// Skips the file because it does not respond.
     fn skip_unresponsive(&self, reason: String) {
-        let said = unresponsive_files::single_line_reason(reason, &self.display_name);
+        let said = files::unresponsive_files::single_line_reason(reason, &self.display_name);
         let _ = self
             .skip_reason
-            .set(unresponsive_files::SkipReason { message: said, is_unresponsive: true });
+            .set(files::unresponsive_files::SkipReason { message: said, is_unresponsive: true });
     }
 
     /// Returns true if the file did not respond to its probe, although its split still reads it.
@@ -383,10 +353,10 @@ impl SourceFile {
     }
 
     /// Returns a context for inspections that belong to no split reader.
-    fn read_context(&self) -> byte_input::ReadContext {
-        byte_input::ReadContext {
+    fn read_context(&self) -> files::byte_input::ReadContext {
+        files::byte_input::ReadContext {
             cancel: self.cancel.clone(),
-            ..byte_input::ReadContext::default()
+            ..files::byte_input::ReadContext::default()
         }
     }
 
@@ -417,13 +387,13 @@ impl SourceFile {
         let (mut at, mut line) =
             lines.range(..=offset).next_back().map_or((0, 1), |(at, line)| (*at, *line));
         if at < offset {
-            let file = byte_input::OpenFile::open(
+            let file = files::byte_input::OpenFile::open(
                 self,
-                byte_input::ReadPattern::UntilSplitEnd(offset),
+                files::byte_input::ReadPattern::UntilSplitEnd(offset),
                 &self.read_context(),
             )?;
             let distance = usize::try_from(offset - at).unwrap_or(usize::MAX);
-            let mut buffer = vec![0; distance.min(text_blocks::READ_BYTES)];
+            let mut buffer = vec![0; distance.min(splits::text_blocks::READ_BYTES)];
             while at < offset {
                 let wanted = usize::try_from(offset - at).unwrap_or(usize::MAX).min(buffer.len());
                 let count = file.read_at(&mut buffer[..wanted], at)?;
@@ -493,10 +463,10 @@ pub struct Source {
     hidden_columns: Vec<FieldRef>,
     pending_stdin: Mutex<Option<PendingStream>>,
     /// Prober for files that may not respond; none if the open has no deadline.
-    prober: Option<Arc<unresponsive_files::FileProber>>,
+    prober: Option<Arc<files::unresponsive_files::FileProber>>,
     /// Low-cardinality text columns, by position, as far as they were checked.
     low_cardinality: Mutex<BTreeMap<usize, bool>>,
-    long_record_ends: split_boundaries::LongRecordEnds,
+    long_record_ends: splits::split_boundaries::LongRecordEnds,
     /// Keys of the source's columns; set by the first reader.
     known_keys: OnceLock<Arc<KnownKeys>>,
 }
@@ -522,7 +492,7 @@ impl Source {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Usage`], [`Error::Io`], [`Error::Corrupt`].
     pub fn open(spec: &SourceSpec) -> Result<Self> {
-        Self::open_with_stdin(spec, byte_input::standard_input(), &CancelFlag::new())
+        Self::open_with_stdin(spec, files::byte_input::standard_input(), &CancelFlag::new())
     }
 
     /// Opens the source with the given standard input and a flag that cancels the sampling.
@@ -556,12 +526,12 @@ impl Source {
         cancel: &CancelFlag,
         patience: &OpenTimeouts,
     ) -> Result<Self> {
-        let asking = Arc::new(unresponsive_files::FileProber::new(patience.clone()));
+        let asking = Arc::new(files::unresponsive_files::FileProber::new(patience.clone()));
         let (own, has_programs, asked) =
             (spec.clone(), spec.filter_program.is_some(), asking.clone());
         let pipe_until =
             patience.pipe_deadline.into_iter().chain(asking.inspection_deadline()).min();
-        let opened = unresponsive_files::run_by_deadline(
+        let opened = files::unresponsive_files::run_by_deadline(
             patience,
             &spec.url,
             has_programs,
@@ -585,7 +555,7 @@ impl Source {
         let (own, has_programs) = (spec.clone(), spec.filter_program.is_some());
         let (patience, pipe_until) =
             (OpenTimeouts { deadline: None, ..patience.clone() }, patience.pipe_deadline);
-        unresponsive_files::run_by_deadline(
+        files::unresponsive_files::run_by_deadline(
             &patience,
             &spec.url,
             has_programs,
@@ -598,7 +568,7 @@ impl Source {
     /// [`open_with_timeouts`](Self::open_with_timeouts).
     pub fn skipped_files(&self) -> Vec<SkippedFile> {
         let of_file = |file: &Arc<SourceFile>| {
-            let unresponsive_files::SkipReason { message: said, is_unresponsive: is_late } =
+            let files::unresponsive_files::SkipReason { message: said, is_unresponsive: is_late } =
                 file.skip_reason.get()?.clone();
             let (path, bytes) = (file.display_name.to_string(), file.size());
             Some(SkippedFile {
@@ -795,7 +765,7 @@ impl Source {
             let mut few = self.low_cardinality.lock();
             return *few
                 .entry(column)
-                .or_insert_with(|| low_cardinality::has_few_distinct_values(self, column));
+                .or_insert_with(|| schema::low_cardinality::has_few_distinct_values(self, column));
         }
         self.files.iter().all(|file| {
             match self.columns.layout(file.index).places.get(*index).copied().flatten() {
@@ -839,7 +809,7 @@ impl Source {
             None => Some(FileColumn::Missing),
             Some(place) => {
                 let schema = found.metadata()?.schema();
-                let keeps_order = type_unification::preserves_order(
+                let keeps_order = schema::type_unification::preserves_order(
                     schema.fields().get(place)?.data_type(),
                     self.schema.fields().get(column)?.data_type(),
                 );
@@ -895,7 +865,11 @@ impl Source {
     /// columns.
     pub fn header_hint(&self) -> Option<String> {
         let (file, line) = (self.files.first()?, self.likely_header_line?);
-        Some(format!("`{}`: {}", file.display_name, record_fault::likely_header_hint(line)))
+        Some(format!(
+            "`{}`: {}",
+            file.display_name,
+            rejects::record_fault::likely_header_hint(line)
+        ))
     }
 
     /// Returns the message and the hint for a source whose sampled records are all malformed, for errors
@@ -978,16 +952,16 @@ impl Source {
     /// Converts statistics of a file's column to the column's type in the source.
     pub fn cast_statistics(&self, column: usize, values: &ArrayRef) -> Option<ArrayRef> {
         let wanted = self.schema.fields().get(column)?.data_type();
-        type_unification::cast_to_source_type(values, wanted, false).ok()
+        schema::type_unification::cast_to_source_type(values, wanted, false).ok()
     }
 
     /// Converts statistics of a nested part of a file's column to its type in the source; none if the
     /// conversion changes the order of values.
     pub fn cast_nested_statistics(values: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
-        if !type_unification::preserves_order(values.data_type(), wanted) {
+        if !schema::type_unification::preserves_order(values.data_type(), wanted) {
             return None;
         }
-        type_unification::cast_to_source_type(values, wanted, false).ok()
+        schema::type_unification::cast_to_source_type(values, wanted, false).ok()
     }
 
     /// Cuts the source into splits.
@@ -1008,7 +982,7 @@ impl Source {
         &self,
         wanted: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<Vec<Split>> {
-        self.splits_with_target_bytes(split::split_target_bytes(self.total_bytes()), wanted)
+        self.splits_with_target_bytes(splits::split::split_target_bytes(self.total_bytes()), wanted)
     }
 
     /// Cuts the source into splits according to `cutting`.
@@ -1022,8 +996,8 @@ impl Source {
     ) -> Result<Vec<Split>> {
         let total = self.total_bytes();
         let target = match cutting.target_bytes {
-            Some(asked) => split::requested_target_bytes(asked, total),
-            None => split::split_target_bytes(total),
+            Some(asked) => splits::split::requested_target_bytes(asked, total),
+            None => splits::split::split_target_bytes(total),
         };
         self.cut_splits(target, cutting, wanted)
     }
@@ -1061,7 +1035,7 @@ impl Source {
         cutting: SplitOptions<'_>,
         wanted: &mut dyn FnMut(usize, usize) -> bool,
     ) -> Result<Vec<Split>> {
-        let mut packer = split::SplitPacker::new(target_bytes);
+        let mut packer = splits::split::SplitPacker::new(target_bytes);
         let can_be_cut =
             |file: &SourceFile| !cutting.keeps_row_numbers && self.can_split_file(file);
         let is_read = |file: &&Arc<SourceFile>| {
@@ -1069,8 +1043,9 @@ impl Source {
         };
         let files = || self.files.iter().filter(is_read);
         if !self.format.is_typed() {
-            let is_cut =
-                |file: &&Arc<SourceFile>| split::equal_ranges(file.size(), target_bytes).len() > 1;
+            let is_cut = |file: &&Arc<SourceFile>| {
+                splits::split::equal_ranges(file.size(), target_bytes).len() > 1
+            };
             // A file that does not respond is not cut.
             let answers = |file: &&Arc<SourceFile>| {
                 self.prober.as_ref().is_none_or(|asking| asking.is_readable(file))
@@ -1086,7 +1061,7 @@ impl Source {
             };
             loop {
                 let cut = files().filter(cut).filter(is_peeked).collect::<Vec<_>>();
-                let peeked = content_detection::probe_files(&cut);
+                let peeked = schema::content_detection::probe_files(&cut);
                 match (peeked, &self.prober) {
                     (Err(error), Some(asking)) => asking.skip_faulty_file(&self.files, error)?,
                     (peeked, _) => break peeked?,
@@ -1123,7 +1098,7 @@ impl Source {
                     let mut start = 0;
                     for end in cuts {
                         let part = start..end;
-                        let bytes = split::proportional_bytes(bytes, &part, rows);
+                        let bytes = splits::split::proportional_bytes(bytes, &part, rows);
                         packer
                             .add_alone(SplitPart { row_range: Some(part), ..piece.clone() }, bytes);
                         start = end;
@@ -1131,8 +1106,11 @@ impl Source {
                 }
                 continue;
             }
-            let mut ranges =
-                if can_be_cut(file) { split::equal_ranges(size, target_bytes) } else { vec![] };
+            let mut ranges = if can_be_cut(file) {
+                splits::split::equal_ranges(size, target_bytes)
+            } else {
+                vec![]
+            };
             if ranges.len() > 1
                 && let Some(format) = self.format.as_text_format()
             {
@@ -1175,14 +1153,14 @@ impl Source {
     fn are_remote_files_unsplittable<'a>(
         &self,
         format: &dyn formats::TextFormat,
-        asking: &unresponsive_files::FileProber,
+        asking: &files::unresponsive_files::FileProber,
         files: impl Iterator<Item = &'a Arc<SourceFile>>,
     ) -> bool {
         const PROBED_FILES_MAX: usize = 3;
         let elsewhere = files.filter(|file| !file.is_local() && file.size() > 0);
         let told = elsewhere.take(PROBED_FILES_MAX).find_map(|file| {
             let until = asking.file_inspection_deadline(file)?;
-            let watch = byte_input::ReadContext {
+            let watch = files::byte_input::ReadContext {
                 cancel: file.cancel.child_flag_with_deadline(until),
                 ..file.read_context()
             };
@@ -1207,7 +1185,7 @@ impl Source {
             return Vec::new();
         };
         let is_here = matches!(file.location, FileLocation::Local(_));
-        let is_near = is_here || self.files.len() <= split::REMOTE_CUT_FILES_MAX;
+        let is_near = is_here || self.files.len() <= splits::split::REMOTE_CUT_FILES_MAX;
         if bytes <= target.saturating_add(target / 2) || !is_near {
             return Vec::new();
         }
@@ -1241,7 +1219,7 @@ impl Source {
         if self.has_exact_starts() {
             return Ok(());
         }
-        split_boundaries::find_exact_boundaries(self, splits, cancel)
+        splits::split_boundaries::find_exact_boundaries(self, splits, cancel)
     }
 
     /// Returns the start of a split's first record, guessed from the bytes before the split, for callers that
@@ -1259,7 +1237,7 @@ impl Source {
         split: &Split,
         cancel: &CancelFlag,
     ) -> Result<Option<u64>> {
-        split_boundaries::guess_boundary_from_before(self, split, cancel)
+        splits::split_boundaries::guess_boundary_from_before(self, split, cancel)
     }
 
     /// Decompresses the compressed files of a split to find damage. A decoder returns bytes of a damaged file
@@ -1274,11 +1252,11 @@ impl Source {
                 && piece.file.filter_program.is_none()
         };
         split.parts.iter().filter(is_checked).try_for_each(|piece| {
-            let watch = byte_input::ReadContext {
+            let watch = files::byte_input::ReadContext {
                 cancel: cancel.clone(),
-                ..byte_input::ReadContext::default()
+                ..files::byte_input::ReadContext::default()
             };
-            text_stream::verify_compressed_file(&piece.file, watch)
+            splits::text_stream::verify_compressed_file(&piece.file, watch)
         })
     }
 

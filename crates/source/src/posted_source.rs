@@ -11,12 +11,12 @@ use tidemill_remote::StorageOptions;
 
 use super::SourceSpec;
 use super::error::{Error, Result};
-use super::field_promotion::FieldPromotion;
-use super::file_columns::ColumnLayoutPolicy;
-use super::filter_program::FilterProgram;
-use super::hidden_columns::HiddenColumn;
 use super::source_description::ipc;
-use super::text_options::TextOptions;
+use crate::programs::filter_program::FilterProgram;
+use crate::schema::field_promotion::FieldPromotion;
+use crate::schema::file_columns::ColumnLayoutPolicy;
+use crate::schema::hidden_columns::HiddenColumn;
+use crate::schema::text_options::TextOptions;
 
 /// A [`SourceSpec`] in serializable form.
 #[derive(Default, Serialize, Deserialize)]

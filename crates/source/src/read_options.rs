@@ -10,8 +10,8 @@ use tidemill_remote::AccessPlan;
 use tidemill_remote::reader::PrefetchBudget;
 use tidemill_text::Predicate;
 
-use super::nested_projection::NestedProjections;
-use super::reject_log::RejectLog;
+use crate::rejects::reject_log::RejectLog;
+use crate::schema::nested_projection::NestedProjections;
 
 /// Options for reading a split.
 #[derive(Debug, Clone)]

@@ -32,26 +32,27 @@ use tidemill_remote::object::{Object, probe_urls};
 use tidemill_remote::s3::Bucket;
 use tidemill_text::access_log::AccessLogShape;
 
-use super::byte_input::FileIdentity;
-use super::compression::Compression;
-use super::confinement;
 use super::error::{Error, Result};
-use super::field_promotion::FieldPromotion;
-use super::file_columns::{ColumnLayoutPolicy, FileColumnLayout, FileColumns};
-use super::filter_program::FilterProgram;
 use super::formats::{FileMetadata, Format, LogLineFormat};
-use super::hidden_columns::HiddenColumn;
-use super::occurrence_counts::{OccurrenceCounts, OccurrenceLocation};
-use super::program_files::ProgramFiles;
-use super::promoted_records::{PromotedColumn, PromotedRecord, PromotedRecordKind};
-use super::record_fault::RecordFault;
-use super::reject_log::RejectedRecord;
-use super::split_boundaries::LongRecordEnds;
-use super::split_reader::SplitStats;
-use super::text_options::{CsvDialect, TextOptions, parse_log_format};
 use super::{
-    FileLocation, Source, SourceColumnOrigin, SourceFile, SourceSpec, Split, SplitPart, listing,
+    FileLocation, Source, SourceColumnOrigin, SourceFile, SourceSpec, Split, SplitPart,
+    files::listing,
 };
+use crate::files::byte_input::FileIdentity;
+use crate::files::compression::Compression;
+use crate::files::confinement;
+use crate::programs::filter_program::FilterProgram;
+use crate::programs::program_files::ProgramFiles;
+use crate::rejects::occurrence_counts::{OccurrenceCounts, OccurrenceLocation};
+use crate::rejects::record_fault::RecordFault;
+use crate::rejects::reject_log::RejectedRecord;
+use crate::schema::field_promotion::FieldPromotion;
+use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumnLayout, FileColumns};
+use crate::schema::hidden_columns::HiddenColumn;
+use crate::schema::promoted_records::{PromotedColumn, PromotedRecord, PromotedRecordKind};
+use crate::schema::text_options::{CsvDialect, TextOptions, parse_log_format};
+use crate::splits::split_boundaries::LongRecordEnds;
+use crate::splits::split_reader::SplitStats;
 
 /// Maximum number of files whose location and metadata are cached.
 const CACHED_FILES_MAX: usize = 256;

@@ -10,28 +10,32 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::redaction::redact_url;
 use tidemill_text::{sql_type_name, value_parsing};
 
-#[cfg(target_os = "linux")]
-use super::byte_input::interruptible_pipe;
-use super::byte_input::{ByteInput, FileIdentity, ProgramOutputReader, ReadContext, ReaderInput};
-use super::compression::{COMPRESSED_READ_BYTES, COMPRESSION_MAGIC_BYTES, Compression, decompress};
-use super::confinement;
-use super::content_detection::explain_foreign_content;
 use super::error::{Error, Result};
-use super::field_promotion::promote_fields;
-use super::file_columns::FileColumns;
 use super::formats::batch_reader;
 use super::formats::delimited::{RejectedSample, SuspectTextColumn};
 use super::formats::{Format, LogLineFormat, MemoryRows};
-use super::hidden_columns::HiddenColumn;
-use super::source_sample::SourceSample;
-use super::split_boundaries::LongRecordEnds;
-use super::text_options::{CsvDialect, TextOptions};
-use super::type_unification::can_be_read_as;
-use super::unresponsive_files::{FileProber, SkippedFile};
 use super::{
     FileLocation, PendingStream, Source, SourceColumnOrigin, SourceFile, SourceSpec,
-    hidden_columns, listing, log_detection,
+    files::listing, schema::hidden_columns, schema::log_detection,
 };
+#[cfg(target_os = "linux")]
+use crate::files::byte_input::interruptible_pipe;
+use crate::files::byte_input::{
+    ByteInput, FileIdentity, ProgramOutputReader, ReadContext, ReaderInput,
+};
+use crate::files::compression::{
+    COMPRESSED_READ_BYTES, COMPRESSION_MAGIC_BYTES, Compression, decompress,
+};
+use crate::files::confinement;
+use crate::files::unresponsive_files::{FileProber, SkippedFile};
+use crate::schema::content_detection::explain_foreign_content;
+use crate::schema::field_promotion::promote_fields;
+use crate::schema::file_columns::FileColumns;
+use crate::schema::hidden_columns::HiddenColumn;
+use crate::schema::source_sample::SourceSample;
+use crate::schema::text_options::{CsvDialect, TextOptions};
+use crate::schema::type_unification::can_be_read_as;
+use crate::splits::split_boundaries::LongRecordEnds;
 
 /// Name of standard input in messages.
 pub(super) const STANDARD_INPUT_NAME: &str = "standard input";

@@ -518,7 +518,9 @@ impl RecordFormat {
                     rests.push(None);
                 }
                 None => {
-                    return Err(into_datafusion_error(Error::Internal("a record cut short".into())));
+                    return Err(into_datafusion_error(Error::Internal(
+                        "a record cut short".into(),
+                    )));
                 }
             }
         }

@@ -6,48 +6,21 @@
 //! order of the splits. The same input therefore gives the same answer, byte for byte, for any number of
 //! workers.
 
-mod accumulators;
-pub mod aggregate_calls;
-pub mod aggregate_functions;
-mod approximate_aggregates;
-pub mod batch_slices;
-mod cache_prefetch;
-pub mod chunk_spills;
-mod distinct_rewrite;
-pub mod first_rows;
-mod first_values;
-mod gather_columns;
-pub mod group_codes;
-mod group_index;
-mod hash_partitions;
-pub mod hash_ranges;
-pub mod limited_lists;
-mod median;
-pub mod merge;
-pub mod order_sensitive_aggregates;
-pub mod partial_tables;
-pub mod precision_recorder;
-mod row_counter;
-mod scatter;
-pub mod sections;
+pub mod aggregates;
+pub mod grouping;
+pub mod merging;
 pub mod sessions;
-mod sliding_bitwise;
 mod spec;
 mod state;
-pub mod statistics;
-mod sum_udafs;
-pub mod summary;
-pub mod tidemill_udafs;
 pub mod value_encoding;
-mod wide_sums;
 
 use std::sync::Arc;
 
+pub use aggregates::distinct_rewrite::{is_branch_unnest, is_single_row_call};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-pub use distinct_rewrite::{is_branch_unnest, is_single_row_call};
-use group_index::GroupIndex;
-pub use scatter::ScatterBuffer;
+use grouping::group_index::GroupIndex;
+pub use grouping::scatter::ScatterBuffer;
 pub use spec::{
     BitwiseOperator, MergeableFunction, SketchPrecision, StateUpdateSwitch, TableAggregate,
     TableSpec, encode_row_position, top_k_result_type,
@@ -380,7 +353,7 @@ impl GroupChunk {
     /// Returns an error if a key's type cannot be hashed.
     fn key_hashes(&mut self) -> Result<&[u64]> {
         if self.hashes.is_none() {
-            self.hashes = Some(group_index::hash_keys(&self.keys, self.group_count)?);
+            self.hashes = Some(grouping::group_index::hash_keys(&self.keys, self.group_count)?);
         }
         Ok(self.hashes.as_deref().unwrap_or_default())
     }

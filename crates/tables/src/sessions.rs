@@ -8,10 +8,13 @@ use tidemill_sql::datafusion_names::optimizer_rules;
 use tidemill_sql::session;
 use tidemill_sql::session::{LogicalRule, SessionExtensions};
 
-use crate::distinct_rewrite::DistinctAggregatesRule;
-use crate::first_rows::FirstRowsRule;
-use crate::precision_recorder::PrecisionRecorder;
-use crate::{median, sliding_bitwise, statistics, sum_udafs, tidemill_udafs};
+use crate::aggregates::distinct_rewrite::DistinctAggregatesRule;
+use crate::aggregates::first_rows::FirstRowsRule;
+use crate::aggregates::precision_recorder::PrecisionRecorder;
+use crate::{
+    aggregates::median, aggregates::sliding_bitwise, aggregates::statistics, aggregates::sum_udafs,
+    aggregates::tidemill_udafs,
+};
 
 /// Opens a session without tables, for plans that may use `budget_bytes`.
 ///

@@ -10,8 +10,8 @@ use datafusion::logical_expr::AggregateUDF;
 use tidemill_base::coverage::{EstimateAccuracy, TOO_LARGE_ESTIMATE_PREFIX};
 use tidemill_sketch::HllParams;
 
-use crate::first_rows::FirstRowsSpec;
-use crate::statistics::MomentStatistic;
+use crate::aggregates::first_rows::FirstRowsSpec;
+use crate::aggregates::statistics::MomentStatistic;
 
 /// An aggregate function whose state can be merged, with its parameters.
 #[derive(Debug, Clone, PartialEq)]

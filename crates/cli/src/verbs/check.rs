@@ -8,7 +8,7 @@ use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::run_handle::prepare_run;
 use tidemill_engine::sink::StagedFile;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::source::rowfile_check::{
+use tidemill_engine::source::files::rowfile_check::{
     CheckableRowfiles, RowfileCheck, RowfileDamage, RowfileSalvage,
 };
 use tidemill_engine::{Error, Result, RunId};

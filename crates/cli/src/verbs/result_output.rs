@@ -7,7 +7,7 @@ use tidemill_engine::coverage::EstimateAccuracy;
 use tidemill_engine::coverage_file::CoverageFile;
 use tidemill_engine::run_handle::{PreparedRun, RunEvent, RunHandle, write_to_sink};
 use tidemill_engine::settings::BadRecordLimit;
-use tidemill_engine::sink::terminal_table::{
+use tidemill_engine::sink::display::terminal_table::{
     DEFAULT_ROWS_MAX, TerminalTable, TerminalTableOptions,
 };
 use tidemill_engine::sink::{OutputFormat, OutputSummary, SinkSpec};

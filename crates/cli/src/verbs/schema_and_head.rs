@@ -8,7 +8,7 @@ use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::redaction::redact_url;
 use tidemill_engine::run_handle::{RunHandle, prepare_run};
 use tidemill_engine::sink::{OutputFormat, SinkSpec};
-use tidemill_engine::source::{Source, SourceSpec, schema_compatibility};
+use tidemill_engine::source::{Source, SourceSpec, schema::schema_compatibility};
 use tidemill_engine::{Error, NamedSource, Query, Result, coverage};
 
 use super::result_output::{CoverageDestination, SummaryDetail, write_result};

@@ -46,10 +46,10 @@ use tidemill_sink::{
     BucketFolder, FileSet, FileSetWriter, ObjectSet, OutputFormat, OutputSummary, SinkSpec,
     StagedObject, StagedSetFile,
 };
-use tidemill_source::filter_program::FilterProgram;
-use tidemill_source::program_files::ProgramFiles;
+use tidemill_source::programs::filter_program::FilterProgram;
+use tidemill_source::programs::program_files::ProgramFiles;
 use tidemill_source::{Compression, SpecDescription};
-use tidemill_tables::sections::{self, SectionReader};
+use tidemill_tables::merging::sections::{self, SectionReader};
 
 use crate::program_files;
 

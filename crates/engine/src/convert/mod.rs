@@ -42,7 +42,7 @@ use tidemill_source::{
     Compression, Format, ReadOptions, RejectLog, Source, SourceSpec, Split, SplitReader,
     list_with_relative_paths,
 };
-use tidemill_tables::partial_tables::merge_coverages;
+use tidemill_tables::merging::partial_tables::merge_coverages;
 
 use crate::run_handle::RunHandle;
 

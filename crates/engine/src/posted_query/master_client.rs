@@ -18,7 +18,7 @@ use tidemill_base::state_folder::StateFolder;
 use tidemill_base::{CancelFlag, RunSettings};
 use tidemill_query::InterimResult;
 use tidemill_remote::service_client::{ServiceClient, ServiceCredentials, ServiceResponse};
-use tidemill_tables::sections;
+use tidemill_tables::merging::sections;
 
 use super::client_id::{client_id_for_master, load_or_create_client_id};
 use super::{FrameHead, PostedQuery};

@@ -560,7 +560,7 @@ fn interim_result_becomes_the_result_when_client_stops_reading() {
         let (_, body) = read_request(&mut client);
         let deadline = String::from_utf8_lossy(&body).contains("\"deadline\":\"35");
         client.write_all(CHUNKED_OK_HEAD).unwrap();
-        let rows = tidemill_tables::sections::decode_batches;
+        let rows = tidemill_tables::merging::sections::decode_batches;
         let frames = master_answer(&body);
         let mut parts = super::master_client::decode_frames(&frames);
         // A run on a busy machine sends progress and interim results of its own.

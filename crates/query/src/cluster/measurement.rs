@@ -23,18 +23,18 @@ use tidemill_base::redaction::redact_url;
 use tidemill_sampling::SamplingOrder;
 use tidemill_source::split_target_bytes;
 use tidemill_sql::IntoTidemillError;
-use tidemill_tables::batch_slices::BatchSlices;
-use tidemill_tables::merge::ChunkMerger;
+use tidemill_tables::grouping::batch_slices::BatchSlices;
+use tidemill_tables::merging::merge::ChunkMerger;
 use tidemill_tables::{AggregateTable, GroupChunk, StateUpdateSwitch, TableSpec};
 
 use super::model::{
     ClusterForecast, ClusterSpec, QueryMeasurement, ReadScope, fit_group_growth, fit_split_costs,
 };
-use crate::execution_path::AggregationPlan;
-use crate::map::SplitMap;
+use crate::execution::map::SplitMap;
+use crate::execution::scan::{Scan, SourceTable, SplitSizing};
+use crate::execution::table_runner::append_positions;
 use crate::plan::QueryPlan;
-use crate::scan::{Scan, SourceTable, SplitSizing};
-use crate::table_runner::append_positions;
+use crate::planning::execution_path::AggregationPlan;
 use crate::turbo::TurboSettings;
 use crate::turbo::sampling_plan::can_sample_splits;
 

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
 use tidemill_source::SourceDescription;
 use tidemill_sql::dialects::PercentSample;
-use tidemill_tables::sections::{self, SectionReader};
+use tidemill_tables::merging::sections::{self, SectionReader};
 
 use super::row_shuffle::RowShuffleSpec;
 use super::shuffle_files::TableShuffleSpec;

@@ -12,7 +12,7 @@ use tidemill_base::redaction::redact_url;
 use tidemill_remote::scratch::ScratchFolder;
 use tidemill_source::{Split, SplitStats};
 use tidemill_sql::statement::parse_select;
-use tidemill_tables::merge::{ChunkMerger, MergedTable, SORTED_ANSWER_GROUPS_MAX};
+use tidemill_tables::merging::merge::{ChunkMerger, MergedTable, SORTED_ANSWER_GROUPS_MAX};
 use tidemill_tables::{AggregateTable, TableSpec};
 
 use super::cluster_job::{ClusterJob, JobHeader, SampledReadOptions, TaskResultKind};
@@ -25,11 +25,11 @@ use super::shuffle_files::TableShuffleSpec;
 use super::table_reduction::{self, TableReduction};
 use super::unordered_scheduler::TASK_ATTEMPTS_MAX;
 use super::{ShippedFile, SubmittedJob, WorkerCounts, WorkerPool, cluster_unsupported_error};
-use crate::build_sides::{BuildSide, collect_scanned_tables};
-use crate::execution_path::{AggregationPlan, ExecutionPath};
-use crate::explanation::ClusterReadExplanation;
+use crate::execution::scan::Scan;
 use crate::plan::QueryPlan;
-use crate::scan::Scan;
+use crate::planning::build_sides::{BuildSide, collect_scanned_tables};
+use crate::planning::execution_path::{AggregationPlan, ExecutionPath};
+use crate::statements::explanation::ClusterReadExplanation;
 
 /// Target number of tasks for each thread. With several tasks, little work is left for the last ones.
 const TASKS_PER_THREAD: usize = 8;

@@ -78,8 +78,8 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::memory_budget::{self, MemorySize};
-use tidemill_source::filter_program::FilterProgram;
-use tidemill_source::program_files::ProgramFile;
+use tidemill_source::programs::filter_program::FilterProgram;
+use tidemill_source::programs::program_files::ProgramFile;
 
 /// Returns the error for a query that a cluster cannot run.
 pub(crate) fn cluster_unsupported_error(why: &str) -> Error {

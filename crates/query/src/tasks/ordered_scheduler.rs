@@ -22,7 +22,7 @@ use super::cluster_job::corrupt_message_error;
 use super::task_messages::{ReadTask, TaskResult};
 use super::unordered_scheduler::{UnorderedScheduler, times_in_words};
 use super::{SubmittedJob, SubmittedTask, WorkerPool};
-use crate::scan::Scan;
+use crate::execution::scan::Scan;
 
 /// Maximum number of splits in a task.
 const TASK_SPLITS_MAX: usize = 64;
@@ -434,7 +434,7 @@ mod tests {
                     3 if came.remove(&passed) => lookahead.record_resubmitted(sizes[passed]),
                     _ => {}
                 }
-                let Lookahead { passed_count, submitted_count, window_bytes, running_bytes } = lookahead;
+                let Lookahead { passed_count: passed, submitted_count: dealt, window_bytes, running_bytes } = lookahead;
                 prop_assert_eq!(window_bytes, sizes[passed..dealt].iter().sum::<u64>());
                 let in_work = (passed..dealt).filter(|number| !came.contains(number));
                 prop_assert_eq!(running_bytes, in_work.map(|number| sizes[number]).sum::<u64>());

@@ -11,8 +11,8 @@ use tidemill_source::SplitStats;
 
 use super::ordered_scheduler::OrderedScheduler;
 use super::task_messages::{SplitReport, TaskResult};
-use crate::ordered_rows::RowLimits;
-use crate::scan::{ReadCounts, Scan};
+use crate::execution::ordered_rows::RowLimits;
+use crate::execution::scan::{ReadCounts, Scan};
 
 /// An iterator over the rows that workers send, in input order.
 pub(crate) struct OrderedWorkerRows {

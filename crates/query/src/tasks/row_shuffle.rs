@@ -46,7 +46,7 @@ use super::shuffle_files::{
 use super::table_reduction::ReducedRanges;
 use super::task_messages::TaskResult;
 use super::unordered_scheduler::TaskSource;
-use crate::scan::Scan;
+use crate::execution::scan::Scan;
 
 /// Number of writer partitions for each thread: some have more to write than others.
 const WRITER_PARTITIONS_PER_THREAD: usize = 4;

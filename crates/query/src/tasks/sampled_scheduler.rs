@@ -21,7 +21,7 @@ use super::ordered_scheduler::OrderedScheduler;
 use super::task_messages::{ReadTask, SplitReport, TaskResult, UnreadSplits};
 use super::unordered_scheduler::times_in_words;
 use super::{SubmittedJob, SubmittedTask, WorkerCounts, WorkerPool};
-use crate::scan::{Scan, SplitOutcome};
+use crate::execution::scan::{Scan, SplitOutcome};
 use crate::turbo::sampling_plan::is_input_error;
 
 /// Number of tasks that a worker has or that are on their way to it.

@@ -19,9 +19,9 @@ use tidemill_base::error::{Error, Result};
 use tidemill_remote::scratch::{ScratchFile, ScratchReader, ScratchStorage, ScratchWriter};
 use tidemill_sink::{PathValues, WriterPartitioner};
 use tidemill_tables::SketchPrecision;
-use tidemill_tables::chunk_spills::slice_batch;
-use tidemill_tables::hash_ranges::KeyHashRanges;
-use tidemill_tables::sections;
+use tidemill_tables::merging::chunk_spills::slice_batch;
+use tidemill_tables::merging::hash_ranges::KeyHashRanges;
+use tidemill_tables::merging::sections;
 
 use super::cluster_job::{append_section, corrupt_message_error};
 use super::task_messages::GROUPS_SECTION;

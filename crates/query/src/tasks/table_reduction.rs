@@ -13,8 +13,8 @@ use tidemill_base::error::Result;
 use tidemill_base::progress::RunProgress;
 use tidemill_remote::scratch::{self, ScratchFile, ScratchFolder, ScratchStorage};
 use tidemill_tables::SketchPrecision;
-use tidemill_tables::hash_ranges::KeyHashRanges;
-use tidemill_tables::merge::{AnswerBatches, MergedTable, SORTED_ANSWER_GROUPS_MAX};
+use tidemill_tables::merging::hash_ranges::KeyHashRanges;
+use tidemill_tables::merging::merge::{AnswerBatches, MergedTable, SORTED_ANSWER_GROUPS_MAX};
 
 use super::cluster_job::corrupt_message_error;
 use super::ordered_scheduler::OrderedScheduler;
@@ -25,8 +25,8 @@ use super::shuffle_files::{
 use super::task_messages::TaskResult;
 use super::unordered_scheduler::{EncodedTask, TaskSource, TaskStats};
 use super::{WorkerCounts, cluster_unsupported_error};
-use crate::execution_path::AggregationPlan;
 use crate::plan::QueryPlan;
+use crate::planning::execution_path::AggregationPlan;
 
 /// A byte range of a scratch file.
 type ScratchRange = (ScratchFile, Range<u64>);

@@ -21,12 +21,12 @@ use tidemill_sink::{
     BegunUpload, OpenOutputTarget, SinkResources, SinkSpec, WorkerOutputFile, WorkerOutputWriter,
     WriterPartitioner,
 };
-use tidemill_source::program_files::ProgramFiles;
+use tidemill_source::programs::program_files::ProgramFiles;
 use tidemill_source::{RejectLog, SourceReopener};
 use tidemill_sql::statement::parse_select;
-use tidemill_tables::hash_ranges::KeyHashRanges;
-use tidemill_tables::merge::{ChunkMerger, run_on_threads};
-use tidemill_tables::partial_tables::PartialTableHeader;
+use tidemill_tables::merging::hash_ranges::KeyHashRanges;
+use tidemill_tables::merging::merge::{ChunkMerger, run_on_threads};
+use tidemill_tables::merging::partial_tables::PartialTableHeader;
 use tidemill_tables::{AggregateTable, StateUpdateSwitch, TableSpec};
 
 use super::TaskTime;
@@ -42,13 +42,13 @@ use super::shuffle_files::{
 use super::task_messages::{
     ReadTask, RowsOrigin, SplitReport, TaskResultWriter, UnreadSplits, WorkerTask, encode_failure,
 };
-use crate::execution_path::{AggregationPlan, ExecutionPath};
-use crate::map::SplitMap;
-use crate::ordered_rows::OrderedRows;
+use crate::execution::map::SplitMap;
+use crate::execution::ordered_rows::OrderedRows;
+use crate::execution::result_columns::conform_batch_to_schema;
+use crate::execution::scan::{ReadCounts, RunState, Scan, SourceTable};
+use crate::execution::table_runner::{self, TableRun};
 use crate::plan::{HeaderPlanner, QueryPlan};
-use crate::result_columns::conform_batch_to_schema;
-use crate::scan::{ReadCounts, RunState, Scan, SourceTable};
-use crate::table_runner::{self, TableRun};
+use crate::planning::execution_path::{AggregationPlan, ExecutionPath};
 use crate::turbo::TurboSettings;
 use crate::turbo::local_runner::{self, GuessedStarts, NoInspection, SampledTables, StopCondition};
 use crate::turbo::unordered_rows::{UnorderedRows, UnorderedRowsContext};

@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
 use tidemill_sink::PathValues;
 use tidemill_source::{FileDescription, SplitDescription, SplitStatsDescription};
-use tidemill_tables::chunk_spills::slice_batch;
-use tidemill_tables::sections::{self, SectionReader};
+use tidemill_tables::merging::chunk_spills::slice_batch;
+use tidemill_tables::merging::sections::{self, SectionReader};
 
 use super::TaskTime;
 use super::cluster_job::{append_section, corrupt_message_error, encode_json};

@@ -4,7 +4,7 @@ use tidemill_base::{Error, RunSettings};
 use tidemill_sql::dialects::function_calls;
 use tidemill_sql::statement::{check_syntax, parse_select};
 use tidemill_sql::unknown_functions::{ADDED_AGGREGATES, FOREIGN_AGGREGATES, FOREIGN_SCALARS};
-use tidemill_tables::aggregate_functions::TidemillAggregate;
+use tidemill_tables::aggregates::aggregate_functions::TidemillAggregate;
 use tidemill_tables::sessions;
 
 use crate::{Query, QueryPlan};

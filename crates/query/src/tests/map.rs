@@ -7,8 +7,8 @@ use arrow::compute::concat_batches;
 use proptest::prelude::*;
 use tidemill_base::RunSettings;
 
-use crate::execution_path::ExecutionPath;
-use crate::map::SplitMap;
+use crate::execution::map::SplitMap;
+use crate::planning::execution_path::ExecutionPath;
 use crate::{Query, QueryPlan};
 
 fn rows(map: &SplitMap, splits: usize) -> Vec<Option<RecordBatch>> {

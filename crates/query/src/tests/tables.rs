@@ -20,14 +20,14 @@ use tidemill_base::error::Error;
 use tidemill_base::memory_account::MemoryAccount;
 use tidemill_base::progress::RunProgress;
 use tidemill_source::RejectLog;
-use tidemill_tables::batch_slices::BatchSlices;
-use tidemill_tables::chunk_spills::slice_batch;
-use tidemill_tables::merge::{ChunkMerger, DeferredChunk, MergedTable};
+use tidemill_tables::grouping::batch_slices::BatchSlices;
+use tidemill_tables::merging::chunk_spills::slice_batch;
+use tidemill_tables::merging::merge::{ChunkMerger, DeferredChunk, MergedTable};
 use tidemill_tables::sessions;
 use tidemill_tables::{AggregateTable, GroupChunk, TableSpec, encode_row_position};
 
-use crate::execution_path::{ExecutionPath, choose_execution_path};
-use crate::scan::{RunState, SourceTable};
+use crate::execution::scan::{RunState, SourceTable};
+use crate::planning::execution_path::{ExecutionPath, choose_execution_path};
 
 /// The map of a test query.
 struct TestMap {
@@ -90,7 +90,7 @@ fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, TestMap) {
     let table = Arc::new(SourceTable::without_files(Arc::clone(schema), run));
     context.register_table("t", table).unwrap();
     let plan = tidemill_planning::plan_sql(&context, sql).unwrap().into_optimized_plan().unwrap();
-    let stream = crate::build_sides::collect_scanned_tables(&plan).unwrap().remove(0);
+    let stream = crate::planning::build_sides::collect_scanned_tables(&plan).unwrap().remove(0);
     let ExecutionPath::Tables(parts) = choose_execution_path(&plan, &Ok(stream)).unwrap() else {
         panic!("{sql} has no table");
     };

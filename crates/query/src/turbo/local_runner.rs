@@ -35,15 +35,15 @@ use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_sampling::SplitSample;
 use tidemill_source::{SkippedFile, SplitPart};
 use tidemill_sql::IntoTidemillError;
-use tidemill_tables::merge::{ChunkMerger, DeferredChunk, MergeLoad, MergedTable};
+use tidemill_tables::merging::merge::{ChunkMerger, DeferredChunk, MergeLoad, MergedTable};
 use tidemill_tables::{GroupChunk, StateUpdateSwitch, TableSpec};
 
 use super::reader_threads::{ReaderThreadState, mark_stalled_for_replacement};
 use super::sampling_plan::{POLL_INTERVAL, SamplingPlan};
 use super::split_tally::SplitTally;
-use crate::map::SplitMap;
-use crate::scan::{ReadCounts, Scan, SplitOutcome};
-use crate::table_runner::{WorkerTable, append_positions};
+use crate::execution::map::SplitMap;
+use crate::execution::scan::{ReadCounts, Scan, SplitOutcome};
+use crate::execution::table_runner::{WorkerTable, append_positions};
 
 /// The map, splits, tables and settings of a sampled run.
 pub(crate) struct SampledRunContext {

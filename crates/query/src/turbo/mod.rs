@@ -35,7 +35,7 @@ pub(crate) use partial_coverage::build_partial_coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::memory_budget::{MemorySize, parse_size};
 
-use crate::execution_path::ExecutionPath;
+use crate::planning::execution_path::ExecutionPath;
 
 /// Turbo settings: the stop condition of a query, and the form of its answer.
 #[derive(Debug, Clone, Default, PartialEq)]

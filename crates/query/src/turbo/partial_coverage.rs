@@ -14,7 +14,7 @@ use super::TurboSettings;
 use super::answer_builder::MissingIntervalReasons;
 use super::local_runner::{ReadOutcome, StopReason};
 use super::sampling_plan::left_out_bytes;
-use crate::scan::Scan;
+use crate::execution::scan::Scan;
 
 /// The part of the input that an answer rests on.
 pub(crate) struct PartialCoverage {

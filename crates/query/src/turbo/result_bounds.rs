@@ -25,7 +25,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_planning::DynTreeNode;
 use tidemill_sql::datafusion_names::{aggregates, scalars};
 use tidemill_sql::{IntoTidemillError, float_order};
-use tidemill_tables::aggregate_calls::find_aggregate_call;
+use tidemill_tables::aggregates::aggregate_calls::find_aggregate_call;
 use tidemill_tables::{
     MergeableFunction, StateUpdateSwitch, TableAggregate, TableSpec, is_single_row_call,
 };

@@ -12,7 +12,7 @@ use tidemill_base::RunSettings;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result};
 use tidemill_sampling::{SplitSample, look_confidence, splits_before_look};
-use tidemill_tables::merge::MergedTable;
+use tidemill_tables::merging::merge::MergedTable;
 use tidemill_tables::{StateUpdateSwitch, TableSpec};
 
 use super::answer_builder::{AnswerBuilder, MissingIntervalReasons, RowCountLimits};
@@ -25,12 +25,12 @@ use super::sampling_plan::{can_sample_splits, split_count_with_left_out};
 use super::unordered_rows::{UnorderedRows, UnorderedRowsContext};
 use super::worker_runner::{self, UnorderedWorkerRows};
 use super::{TurboSettings, build_partial_coverage, turbo_summary_error};
-use crate::build_sides::BuildSide;
-use crate::execution_path::AggregationPlan;
+use crate::execution::result_columns::conform_batch_to_schema;
+use crate::execution::results::{CoverageBuilder, RowSource};
+use crate::execution::scan::Scan;
 use crate::plan::QueryPlan;
-use crate::result_columns::conform_batch_to_schema;
-use crate::results::{CoverageBuilder, RowSource};
-use crate::scan::Scan;
+use crate::planning::build_sides::BuildSide;
+use crate::planning::execution_path::AggregationPlan;
 use crate::tasks::{self, FoldOutput, SampledReadOptions};
 
 impl QueryPlan {

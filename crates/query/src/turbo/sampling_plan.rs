@@ -10,7 +10,7 @@ use tidemill_source::{SkippedFile, Split, known_split_rows};
 
 use super::local_runner::{GivenUpSplit, StopCondition};
 use super::split_tally::SplitTally;
-use crate::scan::Scan;
+use crate::execution::scan::Scan;
 
 /// Minimum number of splits for a sample.
 const SAMPLED_SPLITS_MIN: usize = 16;

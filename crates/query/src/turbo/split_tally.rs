@@ -6,7 +6,7 @@ use tidemill_sampling::SplitSample;
 
 use super::local_runner::{GivenUpSplit, StopCondition, StopReason};
 use super::sampling_plan::{SamplingPlan, split_count_with_left_out};
-use crate::scan::{Scan, SplitOutcome};
+use crate::execution::scan::{Scan, SplitOutcome};
 
 /// A complete split: where it began and ended.
 #[derive(Clone, Copy)]

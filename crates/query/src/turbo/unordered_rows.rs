@@ -25,9 +25,9 @@ use super::reader_threads::{ReaderThreadState, mark_stalled_for_replacement};
 use super::sampling_plan::{POLL_INTERVAL, SamplingPlan};
 use super::split_tally::SplitTally;
 use super::{TurboSettings, build_partial_coverage};
-use crate::map::SplitMap;
-use crate::ordered_rows::RowLimits;
-use crate::scan::{ReadCounts, Scan, SplitOutcome};
+use crate::execution::map::SplitMap;
+use crate::execution::ordered_rows::RowLimits;
+use crate::execution::scan::{ReadCounts, Scan, SplitOutcome};
 
 /// An iterator over a map's rows in the order in which threads find them.
 pub(crate) struct UnorderedRows {

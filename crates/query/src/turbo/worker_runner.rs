@@ -14,7 +14,7 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::{RunProgress, ThreadCpuClock};
 use tidemill_tables::AggregateTable;
-use tidemill_tables::merge::{ChunkMerger, DeferredChunk};
+use tidemill_tables::merging::merge::{ChunkMerger, DeferredChunk};
 
 use super::local_runner::{
     FINISH_RESERVE_MIN, GivenUpSplit, INSPECTION_FREE_TIME, INSPECTION_TIME_DIVISOR, ReadOutcome,
@@ -25,9 +25,9 @@ use super::partial_coverage::PartialCoverage;
 use super::sampling_plan::{POLL_INTERVAL, SamplingPlan};
 use super::split_tally::SplitTally;
 use super::{TurboSettings, build_partial_coverage};
-use crate::ordered_rows::RowLimits;
-use crate::scan::{ReadCounts, Scan};
-use crate::table_runner::WorkerTable;
+use crate::execution::ordered_rows::RowLimits;
+use crate::execution::scan::{ReadCounts, Scan};
+use crate::execution::table_runner::WorkerTable;
 use crate::tasks::{SampledScheduler, SampledTaskResult, TaskResult};
 
 /// The splits that workers read, and their state.

@@ -12,9 +12,11 @@ use tidemill_base::batch_compaction;
 use super::{
     ARROW_DEPTH_MAX, BatchEncoder, EncodeError, FileEncoding, FileFormat, refuse_deep_nesting,
 };
-use crate::compression::{CodecChoice, OutputCodec, codec_with_levels, codec_without_levels};
-use crate::encoder_output::{EncoderOutput, buffer_output};
 use crate::error::Result;
+use crate::writing::compression::{
+    CodecChoice, OutputCodec, codec_with_levels, codec_without_levels,
+};
+use crate::writing::encoder_output::{EncoderOutput, buffer_output};
 
 pub(super) struct ArrowFormat;
 

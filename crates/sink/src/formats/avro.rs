@@ -5,9 +5,11 @@ use arrow::datatypes::SchemaRef;
 use tidemill_avro as avro;
 
 use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat, refuse_deep_nesting};
-use crate::compression::{CodecChoice, OutputCodec, codec_with_levels, codec_without_levels};
-use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
+use crate::writing::compression::{
+    CodecChoice, OutputCodec, codec_with_levels, codec_without_levels,
+};
+use crate::writing::encoder_output::EncoderOutput;
 
 /// Maximum nesting depth that our Avro reader supports.
 const AVRO_DEPTH_MAX: usize = 31;

@@ -12,9 +12,9 @@ use arrow::datatypes::{Schema, SchemaRef};
 
 use super::line_format::{LineEncoder, LineFormat, PreparedBatch};
 use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat, text};
-use crate::compression::CodecChoice;
-use crate::encoder_output::EncoderOutput;
 use crate::error::Result;
+use crate::writing::compression::CodecChoice;
+use crate::writing::encoder_output::EncoderOutput;
 
 /// The definition of a format with delimited fields.
 pub(super) struct DelimitedFormat {

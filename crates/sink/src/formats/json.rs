@@ -9,10 +9,10 @@ use arrow::datatypes::{Schema, SchemaRef};
 
 use super::line_format::{LineEncoder, LineFormat, PreparedBatch};
 use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat, refuse_duplicate_names, text};
-use crate::compression::CodecChoice;
-use crate::encoder_output::EncoderOutput;
 use crate::error::Result;
-use crate::value_text::json_key;
+use crate::writing::compression::CodecChoice;
+use crate::writing::encoder_output::EncoderOutput;
+use crate::writing::value_text::json_key;
 
 /// The definition of the JSON format.
 pub(super) struct JsonFormat;

@@ -11,9 +11,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 
 use super::{BatchEncoder, EncodeError};
-use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
-use crate::value_text::TextColumn;
+use crate::writing::encoder_output::EncoderOutput;
+use crate::writing::value_text::TextColumn;
 
 /// Approximate size of the pieces in which encoded bytes are written.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;

@@ -17,9 +17,9 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::suggestions;
 use tidemill_source::formats::{self as sources, RegisteredFormat};
 
-use crate::compression::{CodecChoice, OutputCodec};
-use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
+use crate::writing::compression::{CodecChoice, OutputCodec};
+use crate::writing::encoder_output::EncoderOutput;
 use line_format::LineFormat;
 
 mod arrow;

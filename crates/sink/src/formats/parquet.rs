@@ -14,9 +14,11 @@ use super::date64_as_days;
 use super::parquet_row_groups::{ParquetWriter, ROW_GROUP_ROWS};
 use super::{ARROW_DEPTH_MAX, BatchEncoder, EncodeError, FileEncoding, FileFormat};
 use super::{child_types, refuse_deep_nesting, refuse_duplicate_names};
-use crate::compression::{CodecChoice, OutputCodec, codec_with_levels, codec_without_levels};
-use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
+use crate::writing::compression::{
+    CodecChoice, OutputCodec, codec_with_levels, codec_without_levels,
+};
+use crate::writing::encoder_output::EncoderOutput;
 
 pub(super) struct ParquetFormat;
 

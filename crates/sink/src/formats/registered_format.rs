@@ -21,9 +21,9 @@ use tidemill_base::panics;
 use tidemill_source::formats::{BoxedHostError, RegisteredFormat, RegisteredFormatWriter};
 
 use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat};
-use crate::compression::{CodecChoice, codec_without_levels};
-use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
+use crate::writing::compression::{CodecChoice, codec_without_levels};
+use crate::writing::encoder_output::EncoderOutput;
 
 /// Maximum number of batches that wait for the writer.
 const WAITING_BATCHES_MAX: usize = 2;

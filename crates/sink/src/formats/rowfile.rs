@@ -5,9 +5,11 @@ use arrow::datatypes::SchemaRef;
 use tidemill_rowfile as rowfile;
 
 use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat, refuse_duplicate_names};
-use crate::compression::{CodecChoice, OutputCodec, codec_with_levels, codec_without_levels};
-use crate::encoder_output::EncoderOutput;
 use crate::error::{Error, Result};
+use crate::writing::compression::{
+    CodecChoice, OutputCodec, codec_with_levels, codec_without_levels,
+};
+use crate::writing::encoder_output::EncoderOutput;
 
 pub(super) struct RowfileFormat;
 

@@ -23,11 +23,11 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use unicode_width::UnicodeWidthStr;
 
 use super::{BatchEncoder, EncodeError, FileEncoding, FileFormat};
-use crate::compression::{CodecChoice, codec_with_levels, codec_without_levels};
-use crate::encoder_output::{EncoderOutput, buffer_output};
+use crate::display::estimate_display::{EstimateDisplay, is_displayed_estimate};
 use crate::error::{Error, Result};
-use crate::estimate_display::{EstimateDisplay, is_displayed_estimate};
-use crate::value_text::{self, TextColumn};
+use crate::writing::compression::{CodecChoice, codec_with_levels, codec_without_levels};
+use crate::writing::encoder_output::{EncoderOutput, buffer_output};
+use crate::writing::value_text::{self, TextColumn};
 
 /// The codecs of this and the other text formats.
 pub(super) const TEXT_CODECS: &[CodecChoice] = &[

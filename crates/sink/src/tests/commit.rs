@@ -2,9 +2,9 @@
 
 use tidemill_base::cancellation::Interrupted;
 
-use super::super::file_commit::StagingFolder;
-use super::super::fs::fault::{self, InjectedFault};
 use super::*;
+use crate::commit::file_commit::StagingFolder;
+use crate::commit::fs::fault::{self, InjectedFault};
 
 /// Runs the output of these tests: five files in folders, two of them spooled.
 fn work(

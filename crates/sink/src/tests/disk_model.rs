@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::super::fs::recorder::{FileId, RecordedOperation, preserve_file};
+use crate::commit::fs::recorder::{FileId, RecordedOperation, preserve_file};
 
 /// The behaviour of a file system's rename from one folder to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

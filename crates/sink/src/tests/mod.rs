@@ -8,10 +8,10 @@ use std::sync::Arc;
 use arrow::array::*;
 use arrow::datatypes::*;
 
-use super::codec_resolution::resolve_codec;
 use super::formats::FileEncoding;
-use super::row_writer::{FileWriteSpec, RowWriter};
 use super::*;
+use crate::writing::codec_resolution::resolve_codec;
+use crate::writing::row_writer::{FileWriteSpec, RowWriter};
 
 mod commit;
 mod disk_model;
@@ -289,7 +289,7 @@ fn a_long_table_streams_with_the_widths_of_its_first_window() {
 #[test]
 fn values_have_one_text_each() {
     let check = |array: ArrayRef, expected: &[&str]| {
-        let column = value_text::TextColumn::new(&array).unwrap();
+        let column = crate::writing::value_text::TextColumn::new(&array).unwrap();
         for (row, expected) in expected.iter().enumerate() {
             let mut text = Vec::new();
             column.write_text(row, &mut text);
@@ -409,7 +409,7 @@ fn a_timestamp_reads_as_arrow_writes_it() {
         ];
         for array in arrays {
             let mut ours = Vec::new();
-            value_text::TextColumn::new(&array).unwrap().write_text(0, &mut ours);
+            crate::writing::value_text::TextColumn::new(&array).unwrap().write_text(0, &mut ours);
             assert_eq!(String::from_utf8(ours).unwrap(), array_value_to_string(&array, 0).unwrap());
         }
     }

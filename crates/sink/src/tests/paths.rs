@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use tidemill_source::{is_ignored_name, parse_partition_keys};
 
-use super::super::path_template::{NULL_PATH_TEXT, PathKey, PathTemplate, assign_paths};
 use super::user_message;
+use crate::writing::path_template::{NULL_PATH_TEXT, PathKey, PathTemplate, assign_paths};
 
 fn key(values: &[Option<&str>]) -> PathKey {
     values.iter().map(|value| value.map(Box::from)).collect()

@@ -9,12 +9,12 @@ use std::collections::{BTreeSet, HashSet};
 
 use tidemill_remote::upload::UploadJournal;
 
-use super::super::fs::fault::{self, InjectedFault};
-use super::super::fs::recorder::{RecordedOperation, record_operations};
-use super::super::s3_commit::create_run_folder;
 use super::commit::numbers;
 use super::disk_model::{Bytes, Disk, Image, Rename, Vault};
 use super::*;
+use crate::commit::fs::fault::{self, InjectedFault};
+use crate::commit::fs::recorder::{RecordedOperation, record_operations};
+use crate::commit::s3_commit::create_run_folder;
 
 /// Contents of files, by path.
 type Files = BTreeMap<String, String>;
@@ -514,7 +514,7 @@ fn files_in_folders_that_nobody_has_synced_survive_a_power_cut_all_or_none() {
         for rename in [Rename::Atomic, Rename::Torn] {
             let work = |base: &Path| {
                 for folder in unsynced {
-                    super::super::fs::create_dir(&base.join(folder)).unwrap();
+                    crate::commit::fs::create_dir(&base.join(folder)).unwrap();
                 }
                 write(base, "out/{folder}/x/{n}.csv", false, &rows)
             };

@@ -37,9 +37,9 @@ use super::{
     FileChunk, FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat,
 };
 use crate::SourceFile;
-use crate::byte_input::{ByteInput, FileInput, OpenFile, ReadContext, ReadPattern};
 use crate::error::{Error, Result};
-use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::files::byte_input::{ByteInput, FileInput, OpenFile, ReadContext, ReadPattern};
+use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
 
 const ARROW_MAGIC: &[u8; 6] = b"ARROW1";
 /// Maximum nesting of a schema.

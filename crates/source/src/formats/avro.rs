@@ -17,9 +17,9 @@ use tidemill_base::cancellation::CancelFlag;
 use super::batch_reader::{self, StoredBatchIterator};
 use super::julian_dates::{JulianCalendarFlags, convert_batch_to_gregorian};
 use super::{FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat};
-use crate::byte_input::{ByteInput, FileInput, OpenFile, ReadContext, ReadPattern};
 use crate::error::{Error, Result};
-use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::files::byte_input::{ByteInput, FileInput, OpenFile, ReadContext, ReadPattern};
+use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
 use crate::{SourceFile, Split};
 
 /// Bytes of one header read; few headers are longer.

@@ -14,10 +14,10 @@ use tidemill_base::batch_compaction;
 use tidemill_rowfile as rowfile;
 
 use super::{FileChunk, FileMetadata, SplitPartReader, SplitPartRequest};
-use crate::byte_input::ReadContext;
 use crate::error::{Error, Result};
-use crate::file_columns::{ColumnLayoutPolicy, FileColumns, FileSchemaCollector};
-use crate::type_unification::{cast_to_source_type, propagate_struct_nulls};
+use crate::files::byte_input::ReadContext;
+use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns, FileSchemaCollector};
+use crate::schema::type_unification::{cast_to_source_type, propagate_struct_nulls};
 use crate::{SourceFile, SplitPart};
 
 /// A column to read.

@@ -15,16 +15,16 @@ use tidemill_text::{
 use super::inferred_columns::{check_readable_types, declared_columns_without_data};
 use super::{DecoderSpec, FileFormat, Format, FormatKind, TextFormat};
 use crate::error::{Error, Result};
-use crate::file_columns::{
-    ColumnLayoutPolicy, ColumnNameCollector, FileColumns, SampledColumnType,
-};
-use crate::record_fault::{
+use crate::rejects::record_fault::{
     ENCODING_HINT, FaultContext, InvisibleBytes, RecordFault, likely_header_hint, nul_hole_hint,
 };
-use crate::source_sample::{
+use crate::schema::file_columns::{
+    ColumnLayoutPolicy, ColumnNameCollector, FileColumns, SampledColumnType,
+};
+use crate::schema::source_sample::{
     DelimitedHeader, SPREAD_FILES_MAX, SourceSample, column_names_with_note,
 };
-use crate::text_options::{CsvDialect, TextOptionSupport};
+use crate::schema::text_options::{CsvDialect, TextOptionSupport};
 use crate::{SourceFile, SourceSpec};
 
 /// Text with a delimiter between fields.

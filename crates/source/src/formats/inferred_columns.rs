@@ -9,9 +9,9 @@ use tidemill_base::redaction::redact_url;
 use tidemill_text::TextFaultKind;
 
 use crate::error::{Error, Result};
-use crate::file_columns::{FileColumns, TypeWitnesses};
-use crate::record_fault::nul_hole_hint;
-use crate::source_sample::SourceSample;
+use crate::rejects::record_fault::nul_hole_hint;
+use crate::schema::file_columns::{FileColumns, TypeWitnesses};
+use crate::schema::source_sample::SourceSample;
 use crate::{SourceFile, SourceSpec};
 
 /// Maximum number of files whose inferred types are recorded as witnesses.

@@ -9,12 +9,12 @@ use super::inferred_columns::{
     unreadable_records_error,
 };
 use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
-use crate::byte_input::{OpenFile, ReadContext, ReadPattern};
 use crate::error::{Error, Result};
-use crate::file_columns::{FileColumns, TypeWitnesses};
-use crate::source_sample::SourceSample;
-use crate::text_blocks::{RECORD_BYTES_MAX, RecordFraming};
-use crate::text_options::TextOptionSupport;
+use crate::files::byte_input::{OpenFile, ReadContext, ReadPattern};
+use crate::schema::file_columns::{FileColumns, TypeWitnesses};
+use crate::schema::source_sample::SourceSample;
+use crate::schema::text_options::TextOptionSupport;
+use crate::splits::text_blocks::{RECORD_BYTES_MAX, RecordFraming};
 use crate::{SourceFile, SourceSpec};
 
 const NAME: &str = "json";

@@ -8,8 +8,8 @@ use super::fixed_columns;
 use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
 use crate::SourceSpec;
 use crate::error::Result;
-use crate::file_columns::FileColumns;
-use crate::source_sample::SourceSample;
+use crate::schema::file_columns::FileColumns;
+use crate::schema::source_sample::SourceSample;
 
 const NAME: &str = "lines";
 

@@ -10,8 +10,8 @@ use super::inferred_columns::{
 };
 use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
 use crate::error::Result;
-use crate::file_columns::{FileColumns, TypeWitnesses};
-use crate::source_sample::SourceSample;
+use crate::schema::file_columns::{FileColumns, TypeWitnesses};
+use crate::schema::source_sample::SourceSample;
 use crate::{SourceFile, SourceSpec};
 
 const NAME: &str = "logfmt";

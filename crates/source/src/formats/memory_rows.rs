@@ -13,9 +13,9 @@ use super::{
     BoxedBatchReader, FileChunk, FileFormat, FileMetadata, FormatKind, SplitPartReader,
     SplitPartRequest, TypedFormat,
 };
-use crate::byte_input::ByteInput;
 use crate::error::{Error, Result};
-use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::files::byte_input::ByteInput;
+use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
 use crate::{FileLocation, SourceFile};
 
 /// The format of memory rows.

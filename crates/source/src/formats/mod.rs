@@ -30,14 +30,14 @@ use tidemill_text::log_format::LogFormat;
 use tidemill_text::syslog::SyslogFraming;
 use tidemill_text::{BlockDecoder, Options, Predicate};
 
-use crate::byte_input::{ByteInput, ReadContext};
-use crate::compression::Compression;
 use crate::error::{Error, Result};
-use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
-use crate::log_names::is_log_name;
+use crate::files::byte_input::{ByteInput, ReadContext};
+use crate::files::compression::Compression;
 use crate::read_options::ReadOptions;
-use crate::source_sample::SourceSample;
-use crate::text_options::{CsvDialect, TextOptionSupport};
+use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::schema::log_names::is_log_name;
+use crate::schema::source_sample::SourceSample;
+use crate::schema::text_options::{CsvDialect, TextOptionSupport};
 use crate::{SourceFile, SourceSpec, Split, SplitPart};
 use batch_reader::WantedColumn;
 
@@ -403,7 +403,7 @@ pub(crate) trait FileMetadata: Any + Debug + Send + Sync {
 
     /// Returns, for each chunk, the number of rows before it and its own; `None` if only reading shows them.
     fn chunk_rows_with_offsets(&self) -> Option<Vec<(u64, u64)>> {
-        Some(crate::split::with_rows_before(
+        Some(crate::splits::split::with_rows_before(
             self.chunks().unwrap_or_default().iter().map(|it| it.row_count),
         ))
     }
@@ -578,7 +578,7 @@ impl FromStr for Format {
 mod tests {
     use super::*;
     use crate::error::user_message;
-    use crate::text_options::{TextOptions, parse_framing};
+    use crate::schema::text_options::{TextOptions, parse_framing};
 
     #[test]
     fn format_is_detected_below_a_compression_suffix() {

@@ -61,11 +61,11 @@ use super::{
     FileChunk, FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest,
     TypedFormat, predicate_mask,
 };
-use crate::byte_input::{ByteInput, OpenFile, ReadContext, ReadPattern};
 use crate::error::{Error, Result};
-use crate::file_columns::{ColumnLayoutPolicy, FileColumns, FileSchemaCollector};
-use crate::split::proportional_bytes;
-use crate::type_unification::{cast_to_source_type, propagate_struct_nulls};
+use crate::files::byte_input::{ByteInput, OpenFile, ReadContext, ReadPattern};
+use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns, FileSchemaCollector};
+use crate::schema::type_unification::{cast_to_source_type, propagate_struct_nulls};
+use crate::splits::split::proportional_bytes;
 use crate::{FileLocation, SourceFile, SplitPart};
 
 mod footer;

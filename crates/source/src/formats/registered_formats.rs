@@ -21,9 +21,9 @@ use super::{
     FileFormat, FileMetadata, Format, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat,
 };
 use crate::SourceFile;
-use crate::byte_input::ByteInput;
 use crate::error::{Error, Result};
-use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::files::byte_input::ByteInput;
+use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
 
 /// A boxed sequence of batches with a schema.
 pub type BoxedBatchReader = Box<dyn RecordBatchReader + Send>;

@@ -15,14 +15,14 @@ use super::{
     FileChunk, FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat,
 };
 use crate::SourceFile;
-use crate::byte_input::{ByteInput, OpenFile, ReadPattern};
 use crate::error::Result;
-use crate::file_columns::{ColumnLayoutPolicy, FileColumns};
-use crate::rowfile_salvage::{
+use crate::files::byte_input::{ByteInput, OpenFile, ReadPattern};
+use crate::files::rowfile_salvage::{
     DecodableRows, SkippedRows, StoredRowfile, UndecodableBlocks, error_from_rowfile,
     open_rowfile_per_read, open_stored_rowfile, salvage_report as salvaged_of,
 };
-use crate::split::with_rows_before;
+use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::splits::split::with_rows_before;
 
 /// Maximum number of rowfiles whose footers are kept between planning and reading.
 const CACHED_FOOTERS_MAX: usize = 1024;

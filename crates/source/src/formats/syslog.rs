@@ -8,9 +8,9 @@ use super::fixed_columns;
 use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
 use crate::SourceSpec;
 use crate::error::Result;
-use crate::file_columns::FileColumns;
-use crate::source_sample::SourceSample;
-use crate::text_options::TextOptionSupport;
+use crate::schema::file_columns::FileColumns;
+use crate::schema::source_sample::SourceSample;
+use crate::schema::text_options::TextOptionSupport;
 
 const NAME: &str = "syslog";
 

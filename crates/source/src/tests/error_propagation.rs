@@ -8,9 +8,9 @@ use arrow_ipc::writer::StreamWriter;
 use tidemill_rowfile::{self as rowfile, ReadAt};
 
 use super::*;
-use crate::byte_input::{OpenFile, ReadPattern};
+use crate::files::byte_input::{OpenFile, ReadPattern};
+use crate::files::rowfile_salvage::StoredRowfile;
 use crate::formats::{BoxedBatchReader, BoxedHostError, RegisteredFormatReader, register_format};
-use crate::rowfile_salvage::StoredRowfile;
 
 fn file_changed_error() -> Error {
     Error::FileChanged { path: "x".into(), reason: "it is another one by now".into() }
@@ -85,7 +85,7 @@ fn program_failure_reaches_the_reader_of_standard_input() {
         let read = source.and_then(|source| read(&source, 1, &ReadOptions::default()));
         let error = read.unwrap_err();
         assert!(
-            matches!(error, Error::Program(filter_program::ProgramError::Failed { .. })),
+            matches!(error, Error::Program(crate::programs::filter_program::ProgramError::Failed { .. })),
             "{error:?}"
         );
         assert!(user_message(error).starts_with("`sh` ended with status 3 and said"));
@@ -111,7 +111,7 @@ fn missing_rowfile_is_reported_by_its_reader() {
 
     // Direct readers of rowfiles know nothing of this crate's errors.
     let file = &source.files()[0];
-    let lent = crate::rowfile_listing::ExternalRowfileBytes(StoredRowfile::OpenedPerRead(
+    let lent = crate::files::rowfile_listing::ExternalRowfileBytes(StoredRowfile::OpenedPerRead(
         Box::new(file.clone_unopened()),
     ));
     let error = lent.read_at(0, &mut [0; 4]).unwrap_err();

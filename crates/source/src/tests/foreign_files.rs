@@ -25,10 +25,6 @@ const LINES: [(&str, Format, &str); 7] = [
     ("app.log", Format::Logfmt, "k=x n=1\nk=y n=2\nk=z n=3\n"),
 ];
 
-fn user_message(error: Error) -> String {
-    user_message(error)
-}
-
 /// All rows, and the malformed records among them with their offsets.
 fn read_with_bad_records(source: &Arc<Source>, target: u64) -> (Rows, Vec<(u64, String)>) {
     let options = rejects("100%", None);
@@ -282,7 +278,7 @@ fn program_output_in_another_encoding_is_refused() {
     let data = folder(&[("a.csv", b"a,b\n1,2\n")]);
     let mut spec = spec(&data, "a.csv");
     let words = ["iconv", "-f", "UTF-8", "-t", "UTF-16LE"].map(str::to_owned).to_vec();
-    spec.filter_program = Some(filter_program::FilterProgram::new(words).unwrap());
+    spec.filter_program = Some(crate::programs::filter_program::FilterProgram::new(words).unwrap());
     spec.format = Some(Format::Csv);
     let result = Source::open(&spec);
     let error = user_message(result.unwrap_err());

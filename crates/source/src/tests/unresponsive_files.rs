@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::byte_input::{OpenFile, ReadContext, ReadPattern};
-use crate::content_detection;
+use crate::files::byte_input::{OpenFile, ReadContext, ReadPattern};
+use crate::schema::content_detection;
 
 /// Timeouts that responsive files never reach, however busy the machine is.
 fn generous_timeouts() -> OpenTimeouts {

@@ -18,7 +18,7 @@ use tidemill_base::error::{Error, Result};
 use super::{
     ChunkStates, GroupedRows, StateColumn, StateRoutes, corrupt_state_error, state_type_error,
 };
-use crate::first_rows::{ColumnAnswer, FirstRowsAnswer, FirstRowsSpec};
+use crate::aggregates::first_rows::{ColumnAnswer, FirstRowsAnswer, FirstRowsSpec};
 use crate::value_encoding;
 
 /// The candidate rows for the first rows of each group, in arrival order.

@@ -42,7 +42,7 @@ use tidemill_sketch::{
     DistinctValues, FOUR_POWER_SUMS, FloatSum, Hll, ONE_COLUMN_SUMS, TWO_COLUMN_SUMS, TopK,
 };
 
-use crate::cache_prefetch::{PREFETCH_DISTANCE, prefetch_item};
+use crate::grouping::cache_prefetch::{PREFETCH_DISTANCE, prefetch_item};
 use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
 use crate::value_encoding::{self, ShortItem};
 use bitwise::new_bitwise_column;

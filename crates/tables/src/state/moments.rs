@@ -13,8 +13,8 @@ use tidemill_sketch::{MomentValue, MomentValueTooLarge, Moments, SketchError};
 
 use super::sketch_column::{BufferedSketchStates, SketchKind};
 use super::{GroupedRows, state_type_error};
+use crate::aggregates::statistics::{MomentStatistic, RegressionStatistic, value_too_large_error};
 use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
-use crate::statistics::{MomentStatistic, RegressionStatistic, value_too_large_error};
 use crate::value_encoding;
 
 /// A number type of an Arrow primitive array.

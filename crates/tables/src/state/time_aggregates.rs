@@ -13,8 +13,8 @@ use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::{Error, Result};
 
 use super::{ChunkStates, GroupedRows, StateColumn, StateRoutes, new_state_column, overflow_error};
+use crate::aggregates::wide_sums::TIME_NUMBER_TYPE;
 use crate::spec::{MergeableFunction, TableAggregate};
-use crate::wide_sums::TIME_NUMBER_TYPE;
 
 /// The states of an aggregate over times, which are those of the same aggregate over numbers.
 pub(super) struct TimeStates {

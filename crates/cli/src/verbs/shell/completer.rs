@@ -10,7 +10,7 @@ use rustyline::hint::Hinter;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper};
 use tidemill_engine::ResultCache;
-use tidemill_engine::query::completion_words;
+use tidemill_engine::query::statements::completion_words;
 use tidemill_engine::source::{Source, SourceSpec};
 
 use super::statement_scanner::{self, LexicalContext};

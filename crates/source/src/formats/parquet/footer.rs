@@ -37,8 +37,8 @@ use super::{
     trusted_statistics,
 };
 use crate::SourceFile;
-use crate::byte_input::{OpenFile, ReadPattern};
 use crate::error::{Error, Result};
+use crate::files::byte_input::{OpenFile, ReadPattern};
 use crate::formats::arrow::{find_unsupported_integer, unsupported_integer_error};
 use crate::formats::column_conversion::{rename_repeated_columns, with_name};
 use crate::formats::julian_dates::JulianCalendarFlags;

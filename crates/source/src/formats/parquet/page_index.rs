@@ -35,7 +35,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::{ParquetInput, catch_decoder_panic, chunk_extent};
-use crate::byte_input::{OpenFile, ReadPattern};
+use crate::files::byte_input::{OpenFile, ReadPattern};
 use crate::{FileLocation, SourceFile};
 
 /// Maximum ratio of the bytes that all parts of a row group read to its stored bytes.
