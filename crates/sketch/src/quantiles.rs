@@ -1001,7 +1001,7 @@ impl<'a> BinRanks<'a> {
 /// assert!(median.is_some() && QuantileLevel::new(1.5).is_none());
 /// let mut latency_ms = Quantiles::default();
 /// latency_ms.add_all(&[3.0, 1.0, 2.0]);
-/// latency_ms.quantiles_at(&[median], |quantile| assert_eq!(quantile, Some(2.0)));
+/// latency_ms.for_each_quantile(&[median], |quantile| assert_eq!(quantile, Some(2.0)));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuantileLevel {

@@ -22,8 +22,8 @@
 use std::cell::RefCell;
 
 use tidemill_sketch::{
-    Dialect, Estimate, Estimator, ExplicitThreshold, Hll, HllParams, SketchError, hash_bytes,
-    hash_f64, hash_i64,
+    CardinalityEstimator, ExplicitThreshold, Hll, HllParams, HllStorageDialect, SketchError,
+    SketchEstimate, hash_bytes, hash_f64, hash_i64,
 };
 
 /// What a function returns that failed; its message is in `bytes`.
@@ -92,7 +92,7 @@ impl State {
         FAILED
     }
 
-    fn tell(&mut self, estimates: &[Estimate]) {
+    fn tell(&mut self, estimates: &[SketchEstimate]) {
         for (place, estimate) in self.numbers.chunks_exact_mut(2).zip(estimates) {
             place.copy_from_slice(&[estimate.value, estimate.standard_error]);
         }
@@ -122,8 +122,8 @@ fn narrow(parameter: u32) -> u8 {
     u8::try_from(parameter).unwrap_or(u8::MAX)
 }
 
-fn estimator(ertl: u32) -> Estimator {
-    if ertl != 0 { Estimator::Improved } else { Estimator::Published }
+fn estimator(ertl: u32) -> CardinalityEstimator {
+    if ertl != 0 { CardinalityEstimator::Improved } else { CardinalityEstimator::Published }
 }
 
 /// Where `bytes` is, with room for so many, to be written.
@@ -182,7 +182,7 @@ pub extern "C" fn hll_new(log2m: u32, regwidth: u32, explicit: i64, sparse: u32)
     with(|state| {
         let [log2m, regwidth] = [log2m, regwidth].map(narrow);
         let expthresh = u64::try_from(explicit)
-            .map_or(Ok(ExplicitThreshold::Automatic), ExplicitThreshold::of_count);
+            .map_or(Ok(ExplicitThreshold::Automatic), ExplicitThreshold::from_count);
         let hll = expthresh.and_then(|expthresh| {
             Hll::new(HllParams { log2m, regwidth, expthresh, sparse: sparse != 0 })
         });
@@ -195,7 +195,7 @@ pub extern "C" fn hll_new(log2m: u32, regwidth: u32, explicit: i64, sparse: u32)
 pub extern "C" fn hll_read(length: usize, log2m_max: u32, sparse: u32) -> u32 {
     with(|state| {
         let bytes = state.bytes.get(..length).unwrap_or_default();
-        let hll = Hll::from_bytes_within(bytes, narrow(log2m_max)).and_then(|hll| {
+        let hll = Hll::from_bytes_with_log2m_max(bytes, narrow(log2m_max)).and_then(|hll| {
             if sparse != 0 {
                 return Ok(hll);
             }
@@ -213,9 +213,11 @@ pub extern "C" fn hll_read(length: usize, log2m_max: u32, sparse: u32) -> u32 {
 pub extern "C" fn hll_write(number: u32, java: u32, sparse_registers_max: i64) -> u32 {
     with(|state| {
         let dialect = if java != 0 {
-            Dialect::Java
+            HllStorageDialect::Java
         } else {
-            Dialect::Postgres { sparse_registers_max: u32::try_from(sparse_registers_max).ok() }
+            HllStorageDialect::Postgres {
+                sparse_registers_max: u32::try_from(sparse_registers_max).ok(),
+            }
         };
         let mut bytes = std::mem::take(&mut state.bytes);
         bytes.clear();
@@ -258,9 +260,11 @@ pub extern "C" fn hll_copy(number: u32) -> u32 {
 /// A sketch of smaller parameters.
 #[unsafe(no_mangle)]
 pub extern "C" fn hll_folded(number: u32, log2m: u32, regwidth: u32) -> u32 {
-    with(|state| match state.get(number).map(|hll| hll.folded(narrow(log2m), narrow(regwidth))) {
-        Some(folded) => state.put_or_fail(folded),
-        None => FAILED,
+    with(|state| {
+        match state.get(number).map(|hll| hll.fold_to_params(narrow(log2m), narrow(regwidth))) {
+            Some(folded) => state.put_or_fail(folded),
+            None => FAILED,
+        }
     })
 }
 
@@ -393,7 +397,7 @@ pub extern "C" fn hll_compare(number: u32, other: u32) {
 /// The estimated number of different values.
 #[unsafe(no_mangle)]
 pub extern "C" fn hll_cardinality(number: u32, ertl: u32) -> f64 {
-    read(number, |hll| hll.cardinality_by(estimator(ertl)))
+    read(number, |hll| hll.cardinality_with(estimator(ertl)))
 }
 
 /// Whether two sketches have the same parameters and content.

@@ -18,7 +18,9 @@ use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, StructArray};
 use arrow_schema::DataType;
 use serde_json::{Value, json};
-use tidemill_rowfile::{Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer};
+use tidemill_rowfile::{
+    ReadOptions, Reader, RowDecodePlan, Schema, StringLayout, WriteOptions, Writer,
+};
 
 struct Random(u64);
 
@@ -413,8 +415,8 @@ pub fn compare(seed: u64, counts: &mut Counts) {
     let (avro_writer, avro_reader) = (parse(&writer), parse(&reader));
     let verdict = SchemaCompatibility::can_read(&avro_writer, &avro_reader);
     let (our_writer, our_reader) = (ours(&writer.kind), ours(&reader.kind));
-    let arrow = Arc::new(our_reader.to_arrow(Strings::View));
-    let plan = Plan::new(&our_writer, &arrow);
+    let arrow = Arc::new(our_reader.to_arrow(StringLayout::View));
+    let plan = RowDecodePlan::new(&our_writer, &arrow);
     if takes_more(&writer, &reader) {
         // Avro gives no answer to compare with.
         counts.wider += 1;

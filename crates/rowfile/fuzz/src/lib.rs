@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use arrow_array::{Array, BinaryArray, RecordBatch};
 use tidemill_rowfile::{
-    Codec, Error, Plan, ReadOptions, Reader, Schema, Strings, WriteOptions, Writer, salvage,
+    Codec, Error, ReadOptions, Reader, RowDecodePlan, Schema, StringLayout, WriteOptions, Writer,
+    salvage,
 };
 
 /// Reads all rows; every array must be valid.
 fn drain(reader: &Reader<Vec<u8>>) -> Result<Vec<RecordBatch>, Error> {
     let mut all = Vec::new();
-    for strings in [Strings::View, Strings::Small] {
+    for strings in [StringLayout::View, StringLayout::Small] {
         all.clear();
         let options = ReadOptions { strings, batch_rows: 100, ..ReadOptions::default() };
         for batch in reader.read(&options)? {
@@ -27,7 +28,7 @@ fn drain(reader: &Reader<Vec<u8>>) -> Result<Vec<RecordBatch>, Error> {
         }
     }
     for field in &reader.schema().fields {
-        if let Some(found) = reader.statistics(&field.name) {
+        if let Some(found) = reader.column_statistics(&field.name) {
             assert_eq!(found.min.len(), reader.blocks().len());
         }
     }
@@ -40,12 +41,12 @@ pub fn file(bytes: &[u8]) {
         let _ = drain(&reader);
         let _ = reader.verify();
     }
-    if let Ok(reader) = Reader::salvaging(bytes.to_vec(), "fuzz") {
+    if let Ok(reader) = Reader::open_for_salvage(bytes.to_vec(), "fuzz") {
         let _ = drain(&reader);
     }
     if let Ok((saved, report)) = salvage(bytes.to_vec(), "fuzz", Vec::new()) {
         let reader = Reader::new(saved, "saved").expect("what was salvaged is a file");
-        assert_eq!(reader.rows(), report.rows);
+        assert_eq!(reader.row_count(), report.rows);
         drain(&reader).expect("what was salvaged is whole");
     }
 }
@@ -190,15 +191,15 @@ pub fn schema(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(schema) = Schema::parse(text) else { return };
     assert_eq!(Schema::parse(&schema.to_json()).expect("its own JSON"), schema);
-    let arrow = Arc::new(schema.to_arrow(Strings::View));
+    let arrow = Arc::new(schema.to_arrow(StringLayout::View));
     assert_eq!(Schema::from_arrow(&arrow).expect("its own Arrow schema"), schema);
-    schema.reads(&schema).expect("its own data");
+    schema.check_can_read(&schema).expect("its own data");
     let empty = RecordBatch::new_empty(arrow);
     let options = WriteOptions { codec: Codec::None, ..WriteOptions::default() };
     let mut writer = Writer::new(Vec::new(), &schema, options).expect("memory");
     writer.write(&empty).expect("no rows");
     let reader = Reader::new(writer.finish().expect("memory"), "fuzz").expect("a file");
-    assert_eq!(reader.rows(), 0);
+    assert_eq!(reader.row_count(), 0);
 }
 
 /// Reads any bytes as encoded rows: the number of a schema, the cut position, then the rows.
@@ -207,8 +208,8 @@ pub fn schema(bytes: &[u8]) {
 pub fn rows(bytes: &[u8]) {
     let [schema, cut, rows @ ..] = bytes else { return };
     let schema = Schema::parse(SCHEMAS[usize::from(*schema) % SCHEMAS.len()]).expect("a schema");
-    let arrow = Arc::new(schema.to_arrow(Strings::View));
-    let plan = Plan::new(&schema, &arrow).expect("its own schema");
+    let arrow = Arc::new(schema.to_arrow(StringLayout::View));
+    let plan = RowDecodePlan::new(&schema, &arrow).expect("its own schema");
     let (first, second) = rows.split_at(rows.len().min(usize::from(*cut)));
     let taken = |row: &[u8]| plan.decode_rows(&BinaryArray::from(vec![row]), "fuzz").is_ok();
     let rows = BinaryArray::from(vec![Some(first), None, Some(second)]);
@@ -219,9 +220,11 @@ pub fn rows(bytes: &[u8]) {
             let again = plan.decode_rows(&once, "fuzz").expect("what was written is read");
             assert_eq!(once, schema.encode_structs(&again).expect("the same again"));
         }
-        Err(Error::Row { row: 0, .. }) => assert!(!taken(first)),
-        Err(Error::Row { row: 2, .. }) => assert!(!taken(second)),
-        Err(Error::Value { row, .. }) => assert!(!taken(if row == 0 { first } else { second })),
+        Err(Error::InvalidEncodedRow { row: 0, .. }) => assert!(!taken(first)),
+        Err(Error::InvalidEncodedRow { row: 2, .. }) => assert!(!taken(second)),
+        Err(Error::InvalidValue { row, .. }) => {
+            assert!(!taken(if row == 0 { first } else { second }))
+        }
         Err(error) => panic!("{error}"),
     }
 }

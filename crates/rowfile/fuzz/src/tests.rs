@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Mutex;
 
-use tidemill_rowfile::{Codec, Schema, Strings, WriteOptions, Writer};
+use tidemill_rowfile::{Codec, Schema, StringLayout, WriteOptions, Writer};
 
 /// An allocator that counts the bytes of each thread.
 struct Counting;
@@ -179,7 +179,7 @@ fn write_seeds() {
         forged.extend(content);
         write("forged", number.to_string(), &forged);
         let options =
-            tidemill_rowfile::ReadOptions { strings: Strings::View, ..Default::default() };
+            tidemill_rowfile::ReadOptions { strings: StringLayout::View, ..Default::default() };
         for batch in reader.read(&options).expect("a plan") {
             let encoded = schema.encode_rows(&batch.expect("rows")).expect("rows");
             let cut = encoded.value(0).len() as u8;

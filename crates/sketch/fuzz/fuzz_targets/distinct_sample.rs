@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidemill_sketch::{DistinctSample, Weight, hash_bytes};
+use tidemill_sketch::{DistinctSample, SampleWeight, hash_bytes};
 
-fn check<W: Weight>(bytes: &[u8], one: W) {
+fn check<W: SampleWeight>(bytes: &[u8], one: W) {
     let Ok(state) = DistinctSample::<W>::decode(bytes) else { return };
     let mut canonical = Vec::new();
     state.encode(&mut canonical);

@@ -2,11 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidemill_sketch::{Dialect, Hll};
+use tidemill_sketch::{Hll, HllStorageDialect};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(hll) = Hll::from_bytes(bytes) else { return };
-    for dialect in [Dialect::default(), Dialect::Java] {
+    for dialect in [HllStorageDialect::default(), HllStorageDialect::Java] {
         let canonical = hll.to_bytes(dialect);
         let back = Hll::from_bytes(&canonical).expect("canonical bytes are accepted");
         assert_eq!(back.to_bytes(dialect), canonical);
@@ -18,5 +18,5 @@ fuzz_target!(|bytes: &[u8]| {
     merged.add_hash(1);
     let _ = merged.count();
     let _ = hll.compare(&merged);
-    let _ = hll.folded(4, 1).map(|folded| folded.count());
+    let _ = hll.fold_to_params(4, 1).map(|folded| folded.count());
 });

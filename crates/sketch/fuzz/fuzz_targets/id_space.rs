@@ -9,9 +9,11 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(IdSpace::decode(bytes).is_err());
         return;
     };
-    for id in (0..view.len().min(1000)).filter_map(|index| view.id(index)).chain([0, 1, u64::MAX]) {
-        if let Some(index) = view.index(id) {
-            assert_eq!(view.id(index), Some(id));
+    for id in
+        (0..view.len().min(1000)).filter_map(|index| view.id_of(index)).chain([0, 1, u64::MAX])
+    {
+        if let Some(index) = view.index_of(id) {
+            assert_eq!(view.id_of(index), Some(id));
         }
     }
     let Ok(space) = IdSpace::decode(bytes) else { return };

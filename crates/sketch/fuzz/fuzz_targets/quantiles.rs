@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     merged.merge(&state);
     merged.add(1.0);
     let _ = merged.quantiles(&[0.0, 0.3, 1.0]);
-    let _ = merged.interval(0.7);
+    let _ = merged.quantile_interval(0.7);
     let _ = merged.rank_error(0.7);
     let bars = merged.histogram(10);
     assert!(bars.len() <= 12 && bars.iter().all(|bar| bar.low <= bar.high));

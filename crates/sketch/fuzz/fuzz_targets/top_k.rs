@@ -12,5 +12,5 @@ fuzz_target!(|bytes: &[u8]| {
     let mut merged = TopK::default();
     merged.merge(&state);
     merged.add(b"item", 1);
-    let _ = merged.top(10);
+    let _ = merged.top_items(10);
 });

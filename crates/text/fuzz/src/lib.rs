@@ -15,14 +15,19 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 use arrow_select::concat::concat_batches;
-use tidemill_text::access_log::{self, AccessLogDecoder};
+use tidemill_text::access_log::{AccessLogDecoder, access_log_columns};
+use tidemill_text::block_assembly::{AssembledBlock, BlockAssembler};
 use tidemill_text::csv::CsvDecoder;
-use tidemill_text::cut::{Cutter, Grammar, guess_start};
-use tidemill_text::feed::{Fed, Feed};
-use tidemill_text::json::{JsonDecoder, Scanner, layout};
+use tidemill_text::json::{JsonDecoder, RecordScanner, detect_layout};
 use tidemill_text::logfmt::LogfmtDecoder;
-use tidemill_text::syslog::{Format, Framer, Framing, SyslogDecoder};
-use tidemill_text::{Bad, Decode, Decoded, Dialect, FaultKind, Options, Predicate, Test, syslog};
+use tidemill_text::record_boundaries::{RecordCutter, RecordGrammar, guess_record_start};
+use tidemill_text::syslog::{
+    SyslogDecoder, SyslogFormat, SyslogFramer, SyslogFraming, syslog_columns,
+};
+use tidemill_text::{
+    BlockDecoder, CsvDialect, DecodedBlocks, Options, Predicate, RejectedTextRecord, TextFaultKind,
+    ValueCondition,
+};
 
 #[path = "../../src/csv/model.rs"]
 mod model;
@@ -39,12 +44,12 @@ impl<'a> Input<'a> {
     /// Bits 0 to 2 of the flags are options of every format, the other bits of one format.
     fn new(bytes: &'a [u8]) -> Option<Self> {
         let [flags, batch_rows, seed, text @ ..] = bytes else { return None };
-        let not_null = Predicate { column: 0, test: Test::IsNotNull };
+        let not_null = Predicate { column: 0, condition: ValueCondition::IsNotNull };
         let options = Options {
             batch_rows: if *batch_rows == 0 { 8192 } else { usize::from(*batch_rows) },
             predicates: if flags & 1 == 0 { Vec::new() } else { vec![not_null] },
             mismatch_is_null: flags & 2 != 0,
-            strict: flags & 4 != 0,
+            checks_skipped_values: flags & 4 != 0,
             ..Options::default()
         };
         Some(Self { flags: *flags, options, cuts: Cuts(u64::from(*seed) | 0x100), text })
@@ -76,8 +81,8 @@ fn utc() -> DataType {
 }
 
 /// Decodes a block and checks that the result is sound.
-fn decode(decoder: &mut dyn Decode, options: &Options, block: &[u8]) -> Decoded {
-    let mut out = Decoded::default();
+fn decode(decoder: &mut dyn BlockDecoder, options: &Options, block: &[u8]) -> DecodedBlocks {
+    let mut out = DecodedBlocks::default();
     decoder.decode(block, &mut out);
     let mut rows = 0;
     for batch in &out.batches {
@@ -91,11 +96,11 @@ fn decode(decoder: &mut dyn Decode, options: &Options, block: &[u8]) -> Decoded 
     let is_filtered = !options.predicates.is_empty();
     assert!(rows == out.rows || rows < out.rows && is_filtered);
     let mut behind = 0;
-    for bad in &out.bad {
-        assert!(behind <= bad.range.start && bad.range.start < bad.range.end);
-        assert!(bad.fault.at <= bad.range.len());
-        assert!(!bad.fault.to_string().is_empty());
-        behind = bad.range.end;
+    for record in &out.rejected {
+        assert!(behind <= record.range.start && record.range.start < record.range.end);
+        assert!(record.fault.offset <= record.range.len());
+        assert!(!record.fault.to_string().is_empty());
+        behind = record.range.end;
     }
     assert!(behind <= block.len());
     out
@@ -103,38 +108,42 @@ fn decode(decoder: &mut dyn Decode, options: &Options, block: &[u8]) -> Decoded 
 
 /// Asserts that blocks cut at some of the records' `ends` give the same result as the whole text, and
 /// returns it.
-fn whole_and_cut(decoder: &mut dyn Decode, input: &mut Input<'_>, ends: &[usize]) -> Decoded {
+fn whole_and_cut(
+    decoder: &mut dyn BlockDecoder,
+    input: &mut Input<'_>,
+    ends: &[usize],
+) -> DecodedBlocks {
     let whole = decode(decoder, &input.options, input.text);
     let keep_one_in = 1 + input.cuts.below(8);
     let mut start = 0;
-    let (mut batches, mut bad, mut rows) = (Vec::new(), Vec::new(), 0);
+    let (mut batches, mut rejected, mut rows) = (Vec::new(), Vec::new(), 0);
     for &end in ends.iter().chain([&input.text.len()]) {
         if end < input.text.len() && input.cuts.below(keep_one_in) != 0 {
             continue;
         }
         let part = decode(decoder, &input.options, &input.text[start..end]);
         let before = rows;
-        let moved = |bad: Bad| Bad {
-            range: start + bad.range.start..start + bad.range.end,
-            rows_before: before + bad.rows_before,
-            ..bad
+        let moved = |record: RejectedTextRecord| RejectedTextRecord {
+            range: start + record.range.start..start + record.range.end,
+            rows_before: before + record.rows_before,
+            ..record
         };
         batches.extend(part.batches);
-        bad.extend(part.bad.into_iter().map(moved));
+        rejected.extend(part.rejected.into_iter().map(moved));
         rows += part.rows;
         start = end;
     }
     let one =
         |batches: &[RecordBatch]| concat_batches(decoder.schema(), batches).expect("one schema");
     assert_eq!(one(&whole.batches), one(&batches));
-    assert_eq!((&whole.bad, whole.rows), (&bad, rows));
+    assert_eq!((&whole.rejected, whole.rows), (&rejected, rows));
     whole
 }
 
 /// Returns the record ends that the automaton finds.
-fn ends(grammar: Grammar, text: &[u8]) -> Vec<usize> {
-    let (mut cutter, mut at, mut ends) = (Cutter::new(grammar), 0, Vec::new());
-    while let Some(end) = cutter.first_end(&text[at..]) {
+fn ends(grammar: RecordGrammar, text: &[u8]) -> Vec<usize> {
+    let (mut cutter, mut at, mut ends) = (RecordCutter::new(grammar), 0, Vec::new());
+    while let Some(end) = cutter.find_first_record_end(&text[at..]) {
         at += end;
         ends.push(at);
     }
@@ -144,13 +153,13 @@ fn ends(grammar: Grammar, text: &[u8]) -> Vec<usize> {
 // ----------------------------------------------------------------------------------- CSV
 
 /// Flags from bit 3 on: no quotes, an escape, comments, no null string.
-fn dialect(input: &Input<'_>) -> Dialect {
-    Dialect {
+fn dialect(input: &Input<'_>) -> CsvDialect {
+    CsvDialect {
         quote: (!input.flag(3)).then_some(b'"'),
         escape: input.flag(4).then_some(b'\\'),
         comment: input.flag(5).then_some(b'#'),
         nulls: if input.flag(6) { Vec::new() } else { vec!["NA".into()] },
-        ..Dialect::default()
+        ..CsvDialect::default()
     }
 }
 
@@ -161,7 +170,7 @@ const FIELDS: usize = 3;
 pub fn csv(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
     let dialect = dialect(&input);
-    let ends = ends(Grammar::delimited(&dialect), input.text);
+    let ends = ends(RecordGrammar::from_dialect(&dialect), input.text);
     let typed = vec![
         (2, field("n", DataType::Int64)),
         (0, field("f", DataType::Float64)),
@@ -178,28 +187,31 @@ pub fn csv(bytes: &[u8]) {
     let decoder = CsvDecoder::new(&dialect, FIELDS, columns, input.options.clone());
     let out = whole_and_cut(&mut decoder.expect("texts"), &mut input, &ends);
     // Records that begin with NUL bytes are rejected, but `csv-core` reads them.
-    let is_behind_hole = |bad: &Bad| matches!(bad.fault.kind, FaultKind::LeadingNuls { .. });
-    let has_hole = out.bad.iter().any(is_behind_hole);
+    let is_behind_hole = |record: &RejectedTextRecord| {
+        matches!(record.fault.kind, TextFaultKind::LeadingNuls { .. })
+    };
+    let has_hole = out.rejected.iter().any(is_behind_hole);
     if !has_hole && std::str::from_utf8(input.text).is_ok() {
         compare_with_csv_core(&dialect, &input, &out);
     }
 }
 
-fn compare_with_csv_core(dialect: &Dialect, input: &Input<'_>, out: &Decoded) {
+fn compare_with_csv_core(dialect: &CsvDialect, input: &Input<'_>, out: &DecodedBlocks) {
     // `csv-core` takes a comment at the end of the input for a record.
     let records = model::records(dialect, &[input.text, b"\n"].concat());
     let (good, bad): (Vec<_>, Vec<_>) = records.into_iter().partition(|r| r.len() == FIELDS);
     let value = |bytes: &[u8]| {
         let text = String::from_utf8(bytes.to_vec()).expect("a part of UTF-8");
-        (!dialect.is_null(&text)).then_some(text)
+        (!dialect.is_null_string(&text)).then_some(text)
     };
     let mut expected: Vec<_> = good.iter().map(|r| [value(&r[0]), value(&r[2])]).collect();
     // An unclosed quote makes the last record malformed; `csv-core` accepts it.
-    let is_unclosed = out.bad.last().is_some_and(|bad| bad.fault.kind == FaultKind::Unclosed);
-    if is_unclosed && out.bad.len() > bad.len() {
+    let is_unclosed =
+        out.rejected.last().is_some_and(|record| record.fault.kind == TextFaultKind::UnclosedQuote);
+    if is_unclosed && out.rejected.len() > bad.len() {
         expected.pop();
     } else {
-        assert_eq!(out.bad.len(), bad.len());
+        assert_eq!(out.rejected.len(), bad.len());
     }
     assert_eq!(out.rows as usize, expected.len());
     // `csv-core` does not distinguish an empty field in quotes (a text) from one without (a null): both are
@@ -251,7 +263,7 @@ fn json_columns() -> Vec<FieldRef> {
 /// Decodes JSON lines in blocks, and compares them with `serde_json` where skipped values are checked.
 pub fn json(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
-    let ends = ends(Grammar::LINES, input.text);
+    let ends = ends(RecordGrammar::LINES, input.text);
     let nulls = if input.flag(3) { vec!["NA".to_owned()] } else { Vec::new() };
     for columns in [json_columns(), json_columns()[1..3].to_vec(), vec![]] {
         let mut options = input.options.clone();
@@ -262,18 +274,18 @@ pub fn json(bytes: &[u8]) {
         whole_and_cut(&mut decoder, &mut input, &ends);
     }
     sequence(input.text);
-    let options = Options { strict: true, ..Options::default() };
+    let options = Options { checks_skipped_values: true, ..Options::default() };
     let mut strict = JsonDecoder::new(vec![], &[], options.clone()).expect("no columns");
     for line in input.text.split(|byte| *byte == b'\n') {
         let Some(accepts) = serde_json_accepts(line) else { continue };
         let out = decode(&mut strict, &options, line);
-        assert_eq!(out.bad.is_empty(), accepts, "{:?}", out.bad);
+        assert_eq!(out.rejected.is_empty(), accepts, "{:?}", out.rejected);
     }
 }
 
 /// Scans a JSON sequence, whole and byte by byte: bytes outside records are only separators.
 fn sequence(text: &[u8]) {
-    let (mut whole, mut bytes) = (Scanner::new(0), Scanner::new(0));
+    let (mut whole, mut bytes) = (RecordScanner::new(0), RecordScanner::new(0));
     let (mut records, mut again) = (Vec::new(), Vec::new());
     whole.scan(text, &mut records, usize::MAX);
     for byte in text.chunks(1) {
@@ -289,8 +301,8 @@ fn sequence(text: &[u8]) {
         assert!(record.start <= record.end);
         at = record.end;
     }
-    let whole = layout(text, true);
-    assert!(layout(&text[..text.len() / 2], false).is_none_or(|early| Some(early) == whole));
+    let whole = detect_layout(text, true);
+    assert!(detect_layout(&text[..text.len() / 2], false).is_none_or(|early| Some(early) == whole));
 }
 
 /// Returns whether a line is an object; `None` where `serde_json` has limits of its own.
@@ -314,8 +326,8 @@ fn serde_json_accepts(line: &[u8]) -> Option<bool> {
 /// Decodes an access log in blocks.
 pub fn access_log(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
-    let ends = ends(Grammar::LINES, input.text);
-    let all: Vec<_> = access_log::columns().into_iter().enumerate().collect();
+    let ends = ends(RecordGrammar::LINES, input.text);
+    let all: Vec<_> = access_log_columns().into_iter().enumerate().collect();
     let texts = (0..all.len()).map(|place| (place, field("c", DataType::Utf8View))).collect();
     let few = vec![all[7].clone(), all[3].clone()];
     for columns in [all, texts, few, vec![]] {
@@ -329,13 +341,13 @@ pub fn access_log(bytes: &[u8]) {
 /// Decodes a system log in blocks; with bit 3, in counted octets.
 pub fn syslog(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
-    let framing = if input.flag(3) { Framing::Octets } else { Framing::Lines };
-    let format = Format { framing, reference_seconds: 1_790_000_000, offset_seconds: 3600 };
+    let framing = if input.flag(3) { SyslogFraming::Octets } else { SyslogFraming::Lines };
+    let format = SyslogFormat { framing, reference_seconds: 1_790_000_000, offset_seconds: 3600 };
     let ends = match framing {
-        Framing::Octets => frames(&mut input),
-        _ => ends(Grammar::LINES, input.text),
+        SyslogFraming::Octets => frames(&mut input),
+        _ => ends(RecordGrammar::LINES, input.text),
     };
-    let all: Vec<_> = syslog::columns().into_iter().enumerate().collect();
+    let all: Vec<_> = syslog_columns().into_iter().enumerate().collect();
     let few = vec![all[9].clone(), (8, field("data", DataType::Utf8View)), all[3].clone()];
     for columns in [all, few, vec![]] {
         let mut options = input.options.clone();
@@ -347,15 +359,15 @@ pub fn syslog(bytes: &[u8]) {
 
 /// Returns the ends of counted records, and checks that pieces give the same.
 fn frames(input: &mut Input<'_>) -> Vec<usize> {
-    let (mut framer, mut at, mut ends) = (Framer::new(), 0, Vec::new());
-    while let Some(end) = framer.first_end(&input.text[at..]) {
+    let (mut framer, mut at, mut ends) = (SyslogFramer::new(), 0, Vec::new());
+    while let Some(end) = framer.find_first_record_end(&input.text[at..]) {
         at += end;
         ends.push(at);
     }
-    let (mut framer, mut start, mut last) = (Framer::new(), 0, None);
+    let (mut framer, mut start, mut last) = (SyslogFramer::new(), 0, None);
     while start < input.text.len() {
         let end = input.text.len().min(start + 1 + input.cuts.below(40));
-        last = framer.last_end(&input.text[start..end]).map(|at| start + at).or(last);
+        last = framer.find_last_record_end(&input.text[start..end]).map(|at| start + at).or(last);
         start = end;
     }
     assert_eq!(last, ends.last().copied());
@@ -365,7 +377,7 @@ fn frames(input: &mut Input<'_>) -> Vec<usize> {
 /// Decodes logfmt in blocks.
 pub fn logfmt(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
-    let ends = ends(Grammar::LINES, input.text);
+    let ends = ends(RecordGrammar::LINES, input.text);
     let typed = vec![
         field("a", DataType::Int64),
         field("f", DataType::Float64),
@@ -391,19 +403,20 @@ pub fn logfmt(bytes: &[u8]) {
 pub fn feed(bytes: &[u8]) {
     let Some(mut input) = Input::new(bytes) else { return };
     let lines = input.flag(1);
-    let grammar = if lines { Grammar::LINES } else { Grammar::delimited(&dialect(&input)) };
+    let grammar =
+        if lines { RecordGrammar::LINES } else { RecordGrammar::from_dialect(&dialect(&input)) };
     let ends = ends(grammar, input.text);
     let limit = if input.flag(0) { input.options.batch_rows } else { usize::MAX };
     let piece_bytes = 1 + input.cuts.below(1 + input.text.len());
-    let mut feed = Feed::new(grammar, limit);
+    let mut assembler = BlockAssembler::new(grammar, limit);
     let (text, mut seen) = (input.text, 0);
-    let mut take = |fed: Fed<'_>| {
-        let (offset, len) = match fed {
-            Fed::Records { offset, block } => {
+    let mut take = |assembled: AssembledBlock<'_>| {
+        let (offset, len) = match assembled {
+            AssembledBlock::Records { offset, block } => {
                 assert_eq!(block, &text[seen..seen + block.len()]);
                 (offset, block.len())
             }
-            Fed::TooLong { offset, bytes } => {
+            AssembledBlock::OversizedRecord { offset, bytes } => {
                 let end = seen + bytes as usize;
                 assert!(bytes > limit as u64);
                 assert_eq!(end, ends.iter().copied().find(|e| *e > seen).unwrap_or(text.len()));
@@ -418,16 +431,16 @@ pub fn feed(bytes: &[u8]) {
     let mut start = 0;
     while start < text.len() {
         let end = text.len().min(start + 1 + input.cuts.below(piece_bytes));
-        feed.push(&text[start..end], &mut take);
-        assert!(feed.kept_bytes() <= limit);
+        assembler.push(&text[start..end], &mut take);
+        assert!(assembler.buffered_bytes() <= limit);
         start = end;
     }
-    feed.finish(&mut take);
-    assert_eq!((feed.kept_bytes(), seen), (0, text.len()));
+    assembler.finish(&mut take);
+    assert_eq!((assembler.buffered_bytes(), seen), (0, text.len()));
 
-    let mut cutter = Cutter::new(grammar);
-    assert_eq!(cutter.last_end(text), ends.last().copied());
-    let guess = guess_start(grammar, text, FIELDS);
+    let mut cutter = RecordCutter::new(grammar);
+    assert_eq!(cutter.find_last_record_end(text), ends.last().copied());
+    let guess = guess_record_start(grammar, text, FIELDS);
     assert!(guess.is_none_or(|at| (1..=text.len()).contains(&at)));
 }
 
