@@ -10,7 +10,7 @@ network does when all talk at once.
 import argparse
 import math
 
-#: What the engine does (crates/source/src/split.rs, crates/query/src/tasks).
+#: What the engine does (crates/source/src/splits/split.rs, crates/query/src/tasks).
 SPLITS_MAX = 1 << 18
 SPLITS_PER_TASK = 64
 TASKS_PER_THREAD = 8

@@ -1,7 +1,7 @@
 """A process whose operations on files below some folders are seen before they are done.
 
 Each waits until it is let go on, so that a process can be killed at its n-th: what the sink's own
-tests do by counting in `crates/sink/src/fs.rs`, and here with the program as it is built. A seccomp
+tests do by counting in `crates/sink/src/commit/fs.rs`, and here with the program as it is built. A seccomp
 filter that the process sets for itself before it begins tells them to its parent (Linux; no rights
 are needed). What other files and what processes that it starts do goes on at once.
 """

@@ -71,7 +71,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A query with text aggregates or `nth_value` in different orders is refused, and an aggregate without \
             an order takes the order of its neighbour.",
         issue: None,
-        files: &["tables/src/ordered.rs", "tables/src/places.rs"],
+        files: &["tables/src/aggregates/order_sensitive_aggregates.rs", "tables/src/aggregates/row_counter.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[
             answers(
@@ -106,7 +106,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "any-of-own-column",
         fault: "`k < ANY (SELECT k …)` compares the subquery's column with itself.",
         issue: None,
-        files: &["sql/src/subqueries.rs"],
+        files: &["sql/src/null_subquery_conditions.rs"],
         parts: &["rule Unknowns"],
         evidence: Evidence::Queries(&[answers(
             "SELECT v FROM '$/keys.csv' WHERE k < ANY (SELECT k FROM '$/keys.csv')",
@@ -130,7 +130,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "bytes",
         fault: "Functions read bytes as text, and find no common type for bytes in different Arrow layouts.",
         issue: None,
-        files: &["sql/src/bytes.rs", "sql/src/replaced.rs"],
+        files: &["sql/src/bytea.rs", "sql/src/replacement_functions.rs"],
         parts: &[
             "function bit_length",
             "function character_length",
@@ -160,7 +160,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A correlated scalar subquery ignores a cast in its equality and groups by the column below, and \
             refuses other expressions there.",
         issue: None,
-        files: &["sql/src/subqueries.rs"],
+        files: &["sql/src/null_subquery_conditions.rs"],
         parts: &["rule Unknowns"],
         evidence: Evidence::Queries(&[
             answers(
@@ -194,7 +194,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A local time that a zone's clocks show twice, or never, fails the query, and a cast of a time with a \
             zone uses the clocks of UTC.",
         issue: None,
-        files: &["sql/src/zones.rs"],
+        files: &["sql/src/local_times.rs"],
         parts: &["rule Clocks"],
         evidence: Evidence::Queries(&[
             answers(
@@ -213,7 +213,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "compared-cast",
         fault: "A cast in a comparison with a constant is removed, even if it loses values or rounds times.",
         issue: None,
-        files: &["sql/src/kept_casts.rs"],
+        files: &["sql/src/opaque_casts.rs"],
         parts: &["rule KeptCasts"],
         evidence: Evidence::Queries(&[
             answers(
@@ -247,7 +247,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A condition without columns moves below an aggregation that returns a row even over no rows, and two \
             differently written equalities of one column are taken for a contradiction.",
         issue: None,
-        files: &["sql/src/filters.rs"],
+        files: &["sql/src/filter_pushdown.rs"],
         parts: &["rule Conditions", "rule PushDownFilter, left out"],
         evidence: Evidence::Queries(&[
             answers("SELECT count(*) FROM '$/numbers.csv' HAVING random() < 0", "0", "no rows"),
@@ -262,7 +262,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "constant-casts",
         fault: "A filter by a cast that is equal to a constant makes the column a constant, by which nothing is sorted.",
         issue: None,
-        files: &["sql/src/kept_casts.rs", "sql/src/guards.rs"],
+        files: &["sql/src/opaque_casts.rs", "sql/src/short_circuit_evaluation.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[answers(
             "SELECT v FROM '$/events.csv' WHERE CAST(ts AS DATE) = DATE '2026-01-01' ORDER BY ts DESC",
@@ -275,7 +275,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`1 IN (SELECT v …)` loses its condition, and `NOT IN` of a correlated subquery applies to the \
             correlation as well.",
         issue: None,
-        files: &["sql/src/subqueries.rs"],
+        files: &["sql/src/null_subquery_conditions.rs"],
         parts: &["rule Unknowns"],
         evidence: Evidence::Queries(&[
             answers(
@@ -309,9 +309,9 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &[
             "sql/src/coercion.rs",
-            "sql/src/meeting.rs",
-            "sql/src/instants.rs",
-            "sql/src/cast_times.rs",
+            "sql/src/common_type.rs",
+            "sql/src/numeric_conversions.rs",
+            "sql/src/time_casts.rs",
         ],
         parts: &["planner TimeOperands", "rule CommonTypes"],
         evidence: Evidence::Queries(&[
@@ -331,7 +331,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "decimal-beside-double",
         fault: "A DOUBLE and a DECIMAL are compared as decimals of 15 places, so that 1e-20 is 0.",
         issue: None,
-        files: &["sql/src/coercion.rs", "sql/src/meeting.rs"],
+        files: &["sql/src/coercion.rs", "sql/src/common_type.rs"],
         parts: &["rule CommonTypes"],
         evidence: Evidence::Queries(&[answers(
             "SELECT d * 1e-20 = CAST(0 AS DECIMAL(10, 2)) FROM '$/values.csv'",
@@ -343,7 +343,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "decimal-literals",
         fault: "A number with a decimal point becomes a DOUBLE before any calculation.",
         issue: None,
-        files: &["sql/src/constants.rs", "sql/src/digits.rs"],
+        files: &["sql/src/literal_arithmetic.rs", "sql/src/decimal_literals.rs"],
         parts: &["planner Constants"],
         evidence: Evidence::Queries(&[
             answers("SELECT 0.06 + 0.01", "0.06999999999999999", "0.07"),
@@ -390,7 +390,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "duplicate-names",
         fault: "A column and its cast have the same name, and the planner refuses both in one select list.",
         issue: None,
-        files: &["sql/src/casts.rs"],
+        files: &["sql/src/statement_planning.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[answers(
             "SELECT v, CAST(v AS TEXT) FROM '$/keys.csv'",
@@ -402,7 +402,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "empty-field-names",
         fault: "A struct field whose name is empty cannot be accessed.",
         issue: None,
-        files: &["sql/src/empty_names.rs"],
+        files: &["sql/src/empty_field_names.rs"],
         parts: &["planner EmptyNames"],
         evidence: Evidence::Queries(&[answers(
             // SQL makes no struct with such a field; a JSON file does.
@@ -415,7 +415,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "empty-subquery",
         fault: "A scalar subquery without rows is not null if its column is not nullable.",
         issue: None,
-        files: &["sql/src/subqueries.rs"],
+        files: &["sql/src/null_subquery_conditions.rs"],
         parts: &["rule Unknowns"],
         evidence: Evidence::Queries(&[answers(
             "SELECT (SELECT 1 WHERE false) IS NULL",
@@ -428,7 +428,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "The result of an expression over a batch, such as `repeat(s, 10)`, is not charged to the memory pool, \
             whatever its size.",
         issue: None,
-        files: &["sql/src/portions.rs", "sql/src/amplify.rs"],
+        files: &["sql/src/expression_memory.rs", "sql/src/amplifying_functions.rs"],
         parts: &[
             "function array_repeat",
             "function array_resize",
@@ -466,7 +466,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "float-cast",
         fault: "A number beyond FLOAT becomes infinite.",
         issue: None,
-        files: &["sql/src/kept_casts.rs"],
+        files: &["sql/src/opaque_casts.rs"],
         parts: &["rule KeptCasts"],
         evidence: Evidence::Queries(&[answers(
             "SELECT CAST(d * 1e300 AS FLOAT) FROM '$/values.csv'",
@@ -478,7 +478,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "float-extremes",
         fault: "`min` and `max` of grouped floats ignore a NaN.",
         issue: None,
-        files: &["sql/src/floats.rs"],
+        files: &["sql/src/float_order.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[answers(
             "SELECT 1, min(f), max(f) FROM (SELECT CASE WHEN id = 1 THEN 'NaN'::DOUBLE ELSE f END AS f \
@@ -492,7 +492,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "Windows, sorts and lists distinguish −0.0 from 0.0, and order a NaN above or below all numbers by its \
             sign.",
         issue: None,
-        files: &["sql/src/floats.rs"],
+        files: &["sql/src/float_order.rs"],
         parts: &["rule OneOrder"],
         evidence: Evidence::Queries(&[
             answers("SELECT rank() OVER (ORDER BY f) FROM '$/floats.csv'", "1, 2, 3", "1, 1, 3"),
@@ -509,7 +509,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "Frames round their distances to the key's type, take a number beside a date for months, overflow at \
             the largest number of rows, and refuse struct keys.",
         issue: None,
-        files: &["sql/src/frames.rs"],
+        files: &["sql/src/window_frames.rs"],
         parts: &["rule CommonTypes"],
         evidence: Evidence::Queries(&[
             answers(
@@ -554,7 +554,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "Both sides of AND and OR, and all branches of a CASE of conditions, are evaluated for a whole batch, \
             and casts of constants even without rows.",
         issue: None,
-        files: &["sql/src/guards.rs"],
+        files: &["sql/src/short_circuit_evaluation.rs"],
         parts: &["planner DefaultQueryPlanner, left out", "planner Guarded", "rule KeptCases"],
         evidence: Evidence::Queries(&[
             answers(
@@ -604,7 +604,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`now()` and `to_timestamp` of a number have no zone, so that `AT TIME ZONE` takes them for local time, and \
             `to_timestamp` clamps a number beyond the range of timestamps.",
         issue: None,
-        files: &["sql/src/utc_timestamps.rs"],
+        files: &["sql/src/instant_functions.rs"],
         parts: &[
             "function now",
             "function to_timestamp",
@@ -635,7 +635,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "integer-beside-float",
         fault: "A BIGINT beside a FLOAT keeps 24 bits, in comparisons, CASE and UNION.",
         issue: None,
-        files: &["sql/src/coercion.rs", "sql/src/meeting.rs"],
+        files: &["sql/src/coercion.rs", "sql/src/common_type.rs"],
         parts: &["rule CommonTypes"],
         evidence: Evidence::Queries(&[
             answers(
@@ -758,7 +758,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "list-item-zero",
         fault: "`array_agg(x)[0]` becomes `nth_value(x, 0)`, which fails.",
         issue: None,
-        files: &["sql/src/text_parts.rs"],
+        files: &["sql/src/text_subscripts.rs"],
         parts: &["planner TextParts"],
         evidence: Evidence::Queries(&[answers(
             "SELECT array_agg(v ORDER BY v)[0] FROM '$/keys.csv'",
@@ -770,7 +770,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "list-keys",
         fault: "The keys of groups are taken for keys of the rows that `unnest` makes from the groups' lists.",
         issue: None,
-        files: &["sql/src/unnested.rs"],
+        files: &["sql/src/unnest_keys.rs"],
         parts: &["planner Subqueries", "rule RowsOfLists"],
         evidence: Evidence::Queries(&[answers(
             "SELECT k, u FROM (SELECT k, unnest(array_agg(v)) AS u FROM '$/lists.csv' GROUP BY k) ORDER BY k, u",
@@ -783,7 +783,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`array_agg` with an order keeps a separate value for each row and each of its sort keys, and first \
             values of lists and structs keep their whole batch.",
         issue: None,
-        files: &["tables/src/lists.rs", "tables/src/first_values.rs"],
+        files: &["tables/src/aggregates/limited_lists.rs", "tables/src/aggregates/first_values.rs"],
         parts: &[],
         evidence: Evidence::Untested("accumulators report less memory than they hold"),
     },
@@ -803,7 +803,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "lists-as-text",
         fault: "Text functions receive the text of a list.",
         issue: None,
-        files: &["sql/src/coercion.rs", "sql/src/replaced.rs"],
+        files: &["sql/src/coercion.rs", "sql/src/replacement_functions.rs"],
         parts: &["function character_length", "rule CommonTypes"],
         evidence: Evidence::Queries(&[answers(
             "SELECT length([1, 2, 3]), reverse([1, 2])",
@@ -815,7 +815,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "memory-pool",
         fault: "In DataFusion's pools early consumers starve later ones: the merge of spilled sorts gets no memory.",
         issue: None,
-        files: &["sql/src/pool.rs"],
+        files: &["sql/src/memory_pool.rs"],
         parts: &[],
         evidence: Evidence::Untested("the step that is refused depends on timing"),
     },
@@ -823,7 +823,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "nested-order",
         fault: "A null within a list or struct is the smallest value in a comparison, and the largest in a sort.",
         issue: None,
-        files: &["sql/src/nested.rs"],
+        files: &["sql/src/nested_order.rs"],
         parts: &["rule NestedOrder"],
         evidence: Evidence::Queries(&[
             answers("SELECT [1, NULL] > [1, 2]", "false", "true"),
@@ -834,7 +834,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "null-beside-cast",
         fault: "`TRY_CAST(x AS t) IS DISTINCT FROM NULL` loses the cast.",
         issue: None,
-        files: &["sql/src/kept_casts.rs"],
+        files: &["sql/src/opaque_casts.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[answers(
             "SELECT TRY_CAST(s AS BIGINT) IS DISTINCT FROM NULL FROM '$/texts.csv'",
@@ -846,7 +846,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "null-safe-joins",
         fault: "An equality beside `IS NOT DISTINCT FROM` becomes a join key for which null equals null.",
         issue: None,
-        files: &["sql/src/null_safe.rs"],
+        files: &["sql/src/null_safe_joins.rs"],
         parts: &[
             "rule EliminateCrossJoin, left out",
             "rule ExtractEquijoinPredicate, left out",
@@ -884,7 +884,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "In an ORDER BY expression, a name that is both a column and an alias of another expression means the \
             alias. Tidemill refuses it.",
         issue: None,
-        files: &["sql/src/names.rs"],
+        files: &["sql/src/column_names.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[answers(
             "SELECT -v AS v FROM '$/keys.csv' ORDER BY v + 0 LIMIT 1",
@@ -896,7 +896,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "pad-to-negative-length",
         fault: "`lpad` and `rpad` panic at a negative length.",
         issue: None,
-        files: &["sql/src/amplify.rs"],
+        files: &["sql/src/amplifying_functions.rs"],
         parts: &["function lpad", "function rpad"],
         evidence: Evidence::Queries(&[answers(
             "SELECT lpad('x', id - 5) || '.' FROM '$/zero.csv'",
@@ -921,7 +921,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A projection moves below a sort-merge join with a condition, which then refers to other columns \
             (fixed after 55.2), and calculations move below filters and limits.",
         issue: Some(24414),
-        files: &["sql/src/projections.rs"],
+        files: &["sql/src/projection_pushdown.rs"],
         parts: &["rule ProjectionPushdown, left out", "rule Projections"],
         evidence: Evidence::Queries(&[
             answers(
@@ -954,7 +954,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`s ~ '.*'` is false for a null, and `SIMILAR TO` takes its pattern for a regular expression that may \
             match anywhere.",
         issue: None,
-        files: &["sql/src/patterns.rs"],
+        files: &["sql/src/similar_to.rs"],
         parts: &["rule SimilarTo"],
         evidence: Evidence::Queries(&[
             answers("SELECT s ~ '.*' FROM '$/texts.csv'", "true, false", "true, ∅"),
@@ -969,7 +969,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "rounding",
         fault: "`round` and `trunc` multiply by a power of ten, which gives infinities and inexact numbers.",
         issue: None,
-        files: &["sql/src/replaced.rs", "sql/src/arithmetic.rs"],
+        files: &["sql/src/replacement_functions.rs", "sql/src/arithmetic.rs"],
         parts: &["function round", "function trunc", "rule CheckedArithmetic"],
         evidence: Evidence::Queries(&[
             answers(
@@ -988,7 +988,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "series-of-timestamps",
         fault: "A series of timestamps has nanoseconds, and is null beyond their range. Tidemill refuses it.",
         issue: None,
-        files: &["sql/src/amplify.rs"],
+        files: &["sql/src/amplifying_functions.rs"],
         parts: &["function generate_series", "function range"],
         evidence: Evidence::Untested(
             "in bare DataFusion SQL timestamps have nanoseconds, and fail earlier",
@@ -998,7 +998,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "sliding-frames",
         fault: "Logical and bitwise aggregates cannot remove rows from a sliding frame, and refuse it.",
         issue: None,
-        files: &["tables/src/sliding.rs"],
+        files: &["tables/src/aggregates/sliding_bitwise.rs"],
         parts: &[
             "aggregate bit_and",
             "aggregate bit_or",
@@ -1042,7 +1042,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "span-parts",
         fault: "The hours of a difference of two times include its days, and `epoch` counts 360 days per year.",
         issue: None,
-        files: &["sql/src/spans.rs"],
+        files: &["sql/src/interval_parts.rs"],
         parts: &["function date_part", "rule CommonTypes"],
         evidence: Evidence::Queries(&[
             answers(
@@ -1071,7 +1071,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`corr` of groups loses all precision if the mean is large, and the last digits of variances depend on \
             the order of rows.",
         issue: None,
-        files: &["tables/src/statistics.rs"],
+        files: &["tables/src/aggregates/statistics.rs"],
         parts: &[
             "aggregate corr",
             "aggregate covar_pop",
@@ -1107,7 +1107,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "subqueries-of-unions",
         fault: "`IN (SELECT … UNION …)` beside OR names a column twice, and is refused.",
         issue: None,
-        files: &["sql/src/subqueries.rs"],
+        files: &["sql/src/null_subquery_conditions.rs"],
         parts: &["rule Unknowns"],
         evidence: Evidence::Queries(&[answers(
             "SELECT v FROM '$/lists.csv' WHERE k IN (SELECT k FROM '$/lists.csv' UNION SELECT k FROM \
@@ -1135,7 +1135,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "sums",
         fault: "`sum` wraps around, float sums round at each step, and `avg` of integers calculates in DOUBLE.",
         issue: None,
-        files: &["tables/src/sums.rs", "tables/src/wide_sums.rs"],
+        files: &["tables/src/aggregates/sum_udafs.rs", "tables/src/aggregates/wide_sums.rs"],
         parts: &["aggregate avg", "aggregate sum"],
         evidence: Evidence::Queries(&[
             answers(
@@ -1168,7 +1168,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`IN (SELECT …)` below OR, NOT, CASE and IS NULL treats null as false, and is refused in a select \
             list.",
         issue: None,
-        files: &["sql/src/subqueries.rs"],
+        files: &["sql/src/null_subquery_conditions.rs"],
         parts: &["rule Unknowns"],
         evidence: Evidence::Queries(&[
             answers(
@@ -1192,7 +1192,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "time-digits",
         fault: "A text of digits alone is a TIME of nanoseconds.",
         issue: None,
-        files: &["sql/src/kept_casts.rs"],
+        files: &["sql/src/opaque_casts.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[answers(
             "SELECT CAST('2024' AS TIME)",
@@ -1204,7 +1204,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "time-functions",
         fault: "`date_trunc` converts to nanoseconds, and `date_bin` and `date_part` are null beyond their range.",
         issue: None,
-        files: &["sql/src/times.rs"],
+        files: &["sql/src/date_functions.rs"],
         parts: &["function date_bin", "function date_part", "function date_trunc"],
         evidence: Evidence::Queries(&[
             answers(
@@ -1223,7 +1223,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "time-without-seconds",
         fault: "`'2026-03-01 10:30'` is not accepted as a timestamp.",
         issue: None,
-        files: &["sql/src/kept_casts.rs"],
+        files: &["sql/src/opaque_casts.rs"],
         parts: &["rule KeptCasts"],
         evidence: Evidence::Queries(&[answers(
             "SELECT CAST(s || '-01 10:30' AS TIMESTAMP) FROM (SELECT '2026-03' AS s)",
@@ -1249,7 +1249,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "union-order",
         fault: "The branches of a union output rows in no fixed order, even on one thread.",
         issue: None,
-        files: &["sql/src/unions_in_order.rs"],
+        files: &["sql/src/ordered_unions.rs"],
         parts: &["rule UnionsInOrder"],
         evidence: Evidence::Untested("the order depends on timing"),
     },
@@ -1258,7 +1258,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A USING column is ambiguous in WHERE, and for a RIGHT or FULL join it has the values of the left \
             side.",
         issue: None,
-        files: &["sql/src/using.rs", "sql/src/dialects/outer_using.rs"],
+        files: &["sql/src/using_columns.rs", "sql/src/dialects/outer_using.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[
             answers(
@@ -1291,7 +1291,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "window-text",
         fault: "When a window concatenates text views, the result keeps every buffer that they ever pointed into.",
         issue: None,
-        files: &["sql/src/windows/text.rs"],
+        files: &["sql/src/windows/text_copies.rs"],
         parts: &["rule CopiedText"],
         evidence: Evidence::Untested(
             "the buffers that a running window holds are not visible from outside",

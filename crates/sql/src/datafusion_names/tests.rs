@@ -553,9 +553,9 @@ fn accepts_merge_of_sorted_branches() -> bool {
 /// Operators that a rule of another crate recognizes, each with the test that fails if the rule does not act
 /// on it.
 const OPERATORS_TESTED_IN_QUERY: [(&str, &str); 3] = [
-    ("OutputRequirementExec", "query: the_step_stands_where_no_order_is_counted_on"),
-    ("StreamingTableExec", "query: steps_make_what_the_plan_makes"),
-    ("CooperativeExec", "query: steps_make_what_the_plan_makes"),
+    ("OutputRequirementExec", "query: hash_partitioned_step_is_planned_where_no_order_is_needed"),
+    ("StreamingTableExec", "query: map_steps_return_the_rows_of_the_plan"),
+    ("CooperativeExec", "query: map_steps_return_the_rows_of_the_plan"),
 ];
 
 #[test]
@@ -666,11 +666,11 @@ fn each_operator_in_a_downcast_has_a_test() {
 /// Files that use the names of functions as written in SQL, or the names of our own states.
 const FILES_WITH_OTHER_NAMES: [&str; 7] = [
     "/dialects/",
-    "/messages.rs",
-    "/names.rs",
+    "/error_translation.rs",
+    "/column_names.rs",
     "/syntax/",
-    "/tables/src/merge.rs",
-    "/tables/src/summary.rs",
+    "/tables/src/merging/merge.rs",
+    "/tables/src/aggregates/summary.rs",
     "/unknown_functions.rs",
 ];
 
