@@ -13,6 +13,7 @@
 use std::sync::Arc;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
+use crate::marker_functions::ASOF_MARKER_FUNCTION;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -32,9 +33,6 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::Expr::Literal;
-
-/// Name of the marker function around the comparison of times.
-pub(crate) const ASOF_MARKER_FUNCTION: &str = "tidemill_asof";
 
 /// Returns the marker function for registration in DataFusion. It is never evaluated.
 pub(crate) fn asof_marker_udf() -> ScalarUDF {

@@ -1,7 +1,7 @@
 //! Positions of batches within a source, passed from a scan to a sort whose ties keep the source's order.
 //!
 //! Threads take splits from a shared queue, so that a batch alone does not show from which part of the source
-//! its rows come. A scan in a session that is marked as a [stable sort](crate::session::StableSort) writes
+//! its rows come. A scan in a session that is marked as a [stable sort](StableSort) writes
 //! the position into the metadata of the batch's schema. Operators that build new batches drop it, so the
 //! sort must be directly above the scan.
 
@@ -10,6 +10,14 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+
+/// Marks a session that runs one stable sort of a source; an extension of its configuration. Scans attach to
+/// each batch the position of its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StableSort {
+    /// Number of rows that the query needs, if it has a limit.
+    pub rows_max: Option<u64>,
+}
 
 const POSITION_METADATA_KEY: &str = "tidemill.place";
 

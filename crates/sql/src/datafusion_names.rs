@@ -24,6 +24,10 @@ use datafusion::optimizer::Optimizer;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use tidemill_base::error::{Error, Result};
 
+/// Functions that return a different value at each call. DataFusion declares `error(message)` volatile, too, but it must
+/// not move: it fails only for rows that reach it.
+pub const RANDOM_FUNCTIONS: [&str; 2] = ["random", "uuid"];
+
 /// Defines a module with a constant for each name, and a list `ALL` of the names.
 macro_rules! names {
     ($(#[$doc:meta])* $module:ident { $($name:ident = $text:literal,)* }) => {

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use crate::error_carrier::OUT_OF_MEMORY_PREFIX;
+pub use crate::error_carrier::into_datafusion_error;
 use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError as Df;
@@ -26,11 +28,6 @@ impl<T, E: IntoTidemillError<Output = Error>> IntoTidemillError for Result<T, E>
     fn into_tidemill_error(self) -> Result<T, Error> {
         self.map_err(IntoTidemillError::into_tidemill_error)
     }
-}
-
-/// Wraps Tidemill's error in DataFusion's; [`IntoTidemillError`] unwraps it.
-pub fn into_datafusion_error(error: Error) -> Df {
-    Df::External(Box::new(error))
 }
 
 impl IntoTidemillError for Df {
@@ -396,9 +393,6 @@ const KNOWN_MESSAGES: [(&str, &str, &str); 42] = [
         "array_agg(x ORDER BY y) is a list, of which list[n] takes a value by a column",
     ),
 ];
-
-/// Prefix of the memory pool's messages, by which they are found inside DataFusion's.
-pub(crate) const OUT_OF_MEMORY_PREFIX: &str = "out of memory: ";
 
 /// Returns the memory pool's message as an error, if a DataFusion message contains it.
 fn memory_pool_error(message: &str) -> Option<Error> {

@@ -50,10 +50,10 @@ use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 
 use crate::batch_positions::BatchPosition;
+use crate::batch_positions::StableSort;
 use crate::error_translation::into_datafusion_error;
 use crate::execution_override::ExecutionOverride;
 use crate::memory_pool::{OperatorMemoryPool, memory_flag_value};
-use crate::session::StableSort;
 use crate::spills::{SpillAppender, SpillSpace, SpilledData};
 use payload_codec::{EncodedPayloads, PayloadCodec};
 

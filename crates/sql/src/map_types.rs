@@ -7,7 +7,7 @@ use datafusion::common::Result as PlanResult;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo};
 
-use crate::time_casts::SqlTypePlanner;
+use crate::type_planners::SqlTypePlanner;
 
 /// Returns the type of maps from `key` to `value`, or `None` if either is a type that is not supported here.
 ///

@@ -39,7 +39,7 @@ use tidemill_base::memory_budget::format_binary_bytes;
 use tidemill_base::progress::RunProgress;
 
 use crate::datafusion_names::consumers;
-use crate::error_translation::OUT_OF_MEMORY_PREFIX;
+use crate::error_carrier::OUT_OF_MEMORY_PREFIX;
 use crate::windows::{hash_partitioned, running_totals, whole_partitions};
 use crate::{expression_memory, fan_out_sorts};
 

@@ -29,14 +29,11 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
+use crate::datafusion_names::RANDOM_FUNCTIONS;
 use crate::datafusion_names::scalars;
 
 /// The table name of the columns that replace random calls.
 const RANDOM_VALUE_TABLE: &str = "evaluated_once";
-
-/// Functions that return a different value at each call. DataFusion declares `error(message)` volatile, too, but it must
-/// not move: it fails only for rows that reach it.
-pub(crate) const RANDOM_FUNCTIONS: [&str; 2] = ["random", "uuid"];
 
 /// Functions that become a CASE which evaluates their arguments twice, except the last argument of `coalesce` and
 /// `nvl`.

@@ -20,6 +20,7 @@ use tidemill_base::error::Result;
 
 use crate::arithmetic::{CheckedArithmeticRule, DivisionPlanner};
 use crate::asof_joins::{self, AsofJoinRule};
+use crate::batch_positions::StableSort;
 use crate::bytea::BinaryListPlanner;
 use crate::coercion::{CommonTypeRule, TimeOperandPlanner};
 use crate::computed_keys::ComputedKeyRule;
@@ -53,7 +54,7 @@ use crate::sorted_unions::SortedUnionSanityRule;
 use crate::spills::SpillSpace;
 use crate::subquery_sorts::SubquerySortRemovalRule;
 use crate::text_subscripts::TextSubscriptPlanner;
-use crate::time_casts::SqlTypePlanner;
+use crate::type_planners::SqlTypePlanner;
 use crate::unnest_keys::{UnnestKeysRule, UnnestSubqueryPlanner};
 use crate::windows::filter_clauses::WindowFilterRule;
 use crate::windows::hash_partitioned::HashPartitionedWindowsRule;
@@ -76,14 +77,6 @@ pub enum ScanMode {
     PerSplit,
     /// A number of partitions that share the splits.
     Pooled(usize),
-}
-
-/// Marks a session that runs one stable sort of a source; an extension of its configuration. Scans attach to
-/// each batch [the position of its rows](crate::batch_positions).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StableSort {
-    /// Number of rows that the query needs, if it has a limit.
-    pub rows_max: Option<u64>,
 }
 
 /// Makes ties of a session's one sort keep the order of the source. Batches reach the sort as they are read.
@@ -500,7 +493,7 @@ mod tests {
         names.dedup();
         // Volatile to DataFusion, but constant for a row.
         let others = ["error", "file_row_index", "input_file_name"];
-        let mut expected = [&crate::random_values::RANDOM_FUNCTIONS[..], &others].concat();
+        let mut expected = [&crate::datafusion_names::RANDOM_FUNCTIONS[..], &others].concat();
         expected.sort_unstable();
         assert_eq!(names, expected);
     }

@@ -23,7 +23,7 @@ use tidemill_planning::{plan_statement, walk_statement, walk_statement_mut};
 use crate::dialects::{self, TableFunctionSources};
 use crate::error_translation::{IntoTidemillError, nesting_error};
 use crate::parameters::{byte_offset, line_start_offsets};
-use crate::time_casts::ArrowTypePlanner;
+use crate::type_planners::ArrowTypePlanner;
 use crate::{decimal_literals, parse_hints, syntax};
 
 /// Maximum nesting depth of expressions; `a + b + c` counts as two. Code that walks over expressions

@@ -9,7 +9,9 @@ use tidemill_engine::convert::{Conversion, ConversionReport};
 use tidemill_engine::run_handle::{RunHandle, write_to_sink};
 use tidemill_engine::sink::{OutputSummary, SinkSpec};
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::source::files::rowfile_check::{CheckableRowfiles, RowfileCheck, RowfileSalvage};
+use tidemill_engine::source::files::rowfile_check::{
+    CheckableRowfiles, RowfileCheck, RowfileSalvage,
+};
 use tidemill_engine::source::schema::schema_compatibility::find_schema_conflicts;
 use tidemill_engine::{CancelFlag, Error, Result, RunId, RunProgress};
 use tidemill_rowfile as rowfile;

@@ -35,10 +35,11 @@ use tidemill_source::schema::nested_projection::NestedProjections;
 use tidemill_source::{ReadOptions, RejectLog, Source, Split, SplitReader, SplitStats};
 use tidemill_sql::IntoTidemillError;
 use tidemill_sql::batch_positions::BatchPosition;
+use tidemill_sql::batch_positions::StableSort;
 use tidemill_sql::dialects::{PercentSample, RowCountSample};
 use tidemill_sql::into_datafusion_error;
 use tidemill_sql::scan_statistics::ScanWithStatistics;
-use tidemill_sql::session::{BATCH_ROWS, ScanMode, StableSort};
+use tidemill_sql::session::{BATCH_ROWS, ScanMode};
 use tidemill_text::Predicate;
 use tracing::{Span, debug_span};
 

@@ -6,8 +6,8 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
 use tidemill_sink::SinkSpec;
 use tidemill_source::SourceSpec;
+use tidemill_sql::batch_positions::StableSort;
 use tidemill_sql::parameters::{self, QueryParameter};
-use tidemill_sql::session::StableSort;
 
 use crate::tasks::{DistributedOutput, ScratchSpec, WorkerPool};
 use crate::turbo::TurboSettings;

@@ -85,7 +85,10 @@ fn program_failure_reaches_the_reader_of_standard_input() {
         let read = source.and_then(|source| read(&source, 1, &ReadOptions::default()));
         let error = read.unwrap_err();
         assert!(
-            matches!(error, Error::Program(crate::programs::filter_program::ProgramError::Failed { .. })),
+            matches!(
+                error,
+                Error::Program(crate::programs::filter_program::ProgramError::Failed { .. })
+            ),
             "{error:?}"
         );
         assert!(user_message(error).starts_with("`sh` ended with status 3 and said"));

@@ -12,7 +12,7 @@ use tidemill_planning::walk_expr_mut;
 use super::function_calls::{function_call, parenthesize};
 use super::type_names;
 use crate::column_names::normalize_ident;
-use crate::json_casts::JSON_CAST_FUNCTION;
+use crate::marker_functions::JSON_CAST_FUNCTION;
 
 /// Returns the translation of an operator or of special syntax; `None` if the expression needs none.
 pub(super) fn translate_operator(expr: &Expr) -> Option<Expr> {

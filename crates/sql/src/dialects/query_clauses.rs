@@ -13,8 +13,8 @@ use tidemill_planning::{walk_expr, walk_expr_mut};
 
 use super::function_calls::{and_conditions, function_call};
 use super::{parse_expr, random_value_checks};
-use crate::asof_joins;
 use crate::column_names::normalize_ident;
+use crate::marker_functions::ASOF_MARKER_FUNCTION;
 
 /// Translates `FETCH FIRST 3 ROWS ONLY`, `SELECT TOP 3` and `LIMIT 3 BY k`.
 pub(super) fn translate_query_clauses(query: &mut Query) {
@@ -413,7 +413,7 @@ pub(super) fn translate_select_clauses(select: &mut Select) -> Result<()> {
 /// FALSE for LEFT, the ON clause has the comparison; otherwise the match condition is the comparison, and the
 /// join is LEFT.
 fn translate_asof_join(matched: Expr, constraint: JoinConstraint) -> Result<JoinOperator> {
-    let marked = |expr: Expr| function_call(asof_joins::ASOF_MARKER_FUNCTION, vec![expr]);
+    let marked = |expr: Expr| function_call(ASOF_MARKER_FUNCTION, vec![expr]);
     let ours = match &matched {
         Expr::Value(ValueWithSpan { value: Value::Boolean(is_inner), span: _ }) => Some(*is_inner),
         _ => None,

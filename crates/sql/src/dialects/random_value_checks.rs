@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Visitor};
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::walk_expr;
 
-use crate::random_values::RANDOM_FUNCTIONS;
+use crate::datafusion_names::RANDOM_FUNCTIONS;
 
 /// Counts the calls of each of the [`RANDOM_FUNCTIONS`] in a translated expression.
 pub(super) fn count_random_calls(expr: &Expr) -> [usize; RANDOM_FUNCTIONS.len()] {

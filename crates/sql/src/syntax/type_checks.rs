@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use tidemill_base::error::Result;
 
 use super::{SyntaxChecker, refuse_clause};
-use crate::time_casts::parse_arrow_type;
+use crate::type_planners::parse_arrow_type;
 
 impl SyntaxChecker<'_> {
     pub(super) fn check_data_type(&self, data_type: &DataType) -> Result<()> {
