@@ -6,8 +6,8 @@
 
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
+use tidemill_dialect::copy_statement::{CopyOption, CopyStatement};
 use tidemill_sink::{OutputFormat, SinkSpec};
-use tidemill_sql::copy_statement::{CopyOption, CopyStatement};
 
 /// The option names, each followed by its synonyms.
 const COPY_OPTION_NAMES: [&str; 17] = [

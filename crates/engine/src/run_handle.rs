@@ -102,7 +102,7 @@ pub fn prepare_run(own: &ResourceLimits, job: &ResourceLimits) -> Result<Prepare
     if let Some(named) =
         [own, job].map(|limits| &limits.spill_dirs).into_iter().find(|named| !named.is_empty())
     {
-        tidemill_sql::spills::check_spill_folders(named)?;
+        tidemill_operators::spills::check_spill_folders(named)?;
         settings.spill_dirs.clone_from(named);
     }
     let id = RunId::new();

@@ -3,7 +3,10 @@
 //! A generic walk or planner compiles anew in each crate that calls it; `README.md` has the measurements.
 //! Every crate that walks over a tree or plans a statement therefore calls these functions.
 
+pub mod datafusion_names;
 mod dyn_tree_node;
+pub mod error_carrier;
+pub mod plan_rewriting;
 
 use std::ops::ControlFlow;
 

@@ -48,8 +48,8 @@ pub use tasks::{
     SubmittedTask, TaskExecutor, TaskOutcome, TaskSource, TaskStats, TaskTime, UnorderedScheduler,
     WorkerCounts, WorkerPool,
 };
-pub use tidemill_sql::parameters::QueryParameter;
-pub use tidemill_sql::statement::schema_from_sql;
+pub use tidemill_dialect::parameters::QueryParameter;
+pub use tidemill_dialect::statement::schema_from_sql;
 pub use turbo::partial_coverage::late_seconds;
 pub use turbo::sampled_execution::{InterimResult, InterimResultObserver};
 pub use turbo::{OPTION_NAMES as TURBO_OPTIONS, TurboSettings};

@@ -30,6 +30,15 @@ use tidemill_base::progress::{PlanOutline, ThreadCpuClock};
 use tidemill_base::redaction::{self, redact_url};
 use tidemill_base::state_folder::RunId;
 use tidemill_base::{RunSettings, suggestions};
+use tidemill_dialect::statement::{
+    ParsedStatement, StatementKind, check_syntax, explain_analyze_query, parse_statement,
+    schema_from_sql,
+};
+use tidemill_dialect::translation::{
+    self, JSON_ENTRY_COLUMN, SourceColumns, TableFunctionSource, TableFunctionSources,
+    UsedHiddenColumns,
+};
+use tidemill_dialect::{column_names, syntax, using_columns};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode, plan_statement, walk_statement};
 use tidemill_remote::PrefetchBudget;
 use tidemill_sink::StagedFile;
@@ -37,18 +46,10 @@ use tidemill_source::{
     Format, HiddenColumn, MemoryRows, OpenTimeouts, RejectLog, Source, SourceSpec, Split,
     SplitOptions, schema::flag_distribution, standard_input,
 };
-use tidemill_sql::dialects::{
-    self, JSON_ENTRY_COLUMN, SourceColumns, TableFunctionSource, TableFunctionSources,
-    UsedHiddenColumns,
-};
 use tidemill_sql::random_values::evaluate_random_calls_once;
-use tidemill_sql::statement::{
-    ParsedStatement, StatementKind, check_syntax, explain_analyze_query, parse_statement,
-    schema_from_sql,
-};
 use tidemill_sql::{
-    IntoTidemillError, column_names, correlated_subqueries, float_order, into_datafusion_error,
-    session, statement_planning, syntax, using_columns,
+    IntoTidemillError, correlated_subqueries, float_order, into_datafusion_error, session,
+    statement_planning,
 };
 use tidemill_tables::aggregates::aggregate_calls::is_order_sensitive_call;
 use tidemill_tables::aggregates::limited_lists::limit_lists;
@@ -330,7 +331,7 @@ impl QueryPlan {
                     &query.sql,
                 )
             })
-            .map_err(|error| dialects::explain_missing_record_id(error, &query.sql))
+            .map_err(|error| translation::explain_missing_record_id(error, &query.sql))
     }
 
     fn plan_query(query: &Query, settings: &RunSettings) -> Result<Self> {
@@ -341,7 +342,7 @@ impl QueryPlan {
             let plan = Self::plan_query(&Query { sql, ..query.clone() }, settings)?;
             return Ok(QueryPlan { analyze_planning_time: Some(began.elapsed()), ..plan });
         }
-        let listed = match dialects::pivot_values_query(&query.sql) {
+        let listed = match translation::pivot_values_query(&query.sql) {
             Some(values) => Some(metadata_statements::fill_pivot_values(query, values, settings)?),
             None => None,
         };
@@ -364,7 +365,7 @@ impl QueryPlan {
         hide_secrets(&mut statement, &mut urls);
         note_table_function_urls(&called, &mut urls);
         // Column patterns are checked once they are expanded.
-        if !dialects::needs_column_expansion(&statement) {
+        if !translation::needs_column_expansion(&statement) {
             check_syntax(&statement, &context)?;
         }
         let query = &Query { sql: redact_sql(&query.sql, &statement, &urls), ..query.clone() };
@@ -381,7 +382,7 @@ impl QueryPlan {
         let mut tables: Vec<(String, Arc<SourceTable>)> = Vec::new();
         let mut references =
             context.state().resolve_table_references(&statement).into_tidemill_error()?;
-        references.retain(|reference| !dialects::is_series_function(reference.table()));
+        references.retain(|reference| !translation::is_series_function(reference.table()));
         let mut found = references
             .iter()
             .map(|reference| {
@@ -422,7 +423,7 @@ impl QueryPlan {
         }
         let columns =
             opened.iter().map(|(_, name, source)| (name.clone(), source_column_names(source)));
-        let mut unhidden = dialects::used_hidden_columns(&statement, &columns.collect());
+        let mut unhidden = translation::used_hidden_columns(&statement, &columns.collect());
         for (reference, name, source) in opened {
             let sample = called.get(&name).and_then(|called| called.percent_sample);
             let row_sample = called.get(&name).and_then(|called| called.row_sample);
@@ -1575,7 +1576,7 @@ pub(crate) fn resolve_column_names(
         .filter(|(_, table)| !table.hidden_columns().is_empty())
         .map(|(name, table)| (name.clone(), table.hidden_columns().clone()))
         .collect();
-    if dialects::expand_columns(statement, &context.state(), &unhidden)? {
+    if translation::expand_columns(statement, &context.state(), &unhidden)? {
         check_syntax(statement, context)?;
     }
     if let Statement::Statement(statement) = statement {

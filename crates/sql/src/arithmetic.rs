@@ -45,10 +45,11 @@ use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
-use crate::datafusion_names::scalars;
-use crate::error_translation::into_datafusion_error;
-use crate::plan_rewriting::rewrite_all_expressions;
-use crate::{column_names, interval_parts, numeric_conversions, replacement_functions};
+use crate::{interval_parts, numeric_conversions, replacement_functions};
+use tidemill_dialect::column_names;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::datafusion_names::scalars;
+use tidemill_planning::plan_rewriting::rewrite_all_expressions;
 
 /// A checked operator or function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

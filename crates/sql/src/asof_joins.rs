@@ -13,7 +13,6 @@
 use std::sync::Arc;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
-use crate::marker_functions::ASOF_MARKER_FUNCTION;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -33,6 +32,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::Expr::Literal;
+use tidemill_dialect::marker_functions::ASOF_MARKER_FUNCTION;
 
 /// Returns the marker function for registration in DataFusion. It is never evaluated.
 pub(crate) fn asof_marker_udf() -> ScalarUDF {

@@ -26,9 +26,9 @@ use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::Error;
 use tidemill_base::hex::decode_hex;
 
-use crate::datafusion_names::{aggregates, scalars};
-use crate::error_translation::into_datafusion_error;
-use crate::plan_rewriting::{invoke_unary_function, is_comparison_operator};
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::datafusion_names::{aggregates, scalars};
+use tidemill_planning::plan_rewriting::{invoke_unary_function, is_comparison_operator};
 
 pub(crate) fn is_binary(of: &DataType) -> bool {
     matches!(

@@ -48,13 +48,15 @@ use crate::common_type::{
     coerced_comparison_expr, common_column_type, common_column_type_of_all, comparison_type,
     is_interval_or_duration, overridden_column_type,
 };
-use crate::datafusion_names::{aggregates, scalars, windows};
-use crate::error_translation::into_datafusion_error;
 use crate::numeric_conversions::{DAY_NANOS, unit_nanoseconds};
-use crate::plan_rewriting::{is_comparison_operator, rewrite_all_nodes, schema_with_types};
 use crate::replacement_functions::array_length;
 use crate::time_casts::{is_time_to_integer_cast, rewrite_timestamp_cast, whole_seconds_or_days};
 use crate::{bytea, date_functions, interval_parts, window_frames};
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::datafusion_names::{aggregates, scalars, windows};
+use tidemill_planning::plan_rewriting::{
+    is_comparison_operator, rewrite_all_nodes, schema_with_types,
+};
 
 /// Plans comparisons of times of day, and differences of times of two zones or units. In a select list the
 /// planner asks for their type before any rule can settle it.

@@ -26,12 +26,12 @@ use datafusion::logical_expr::{
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::Error;
 
-use crate::datafusion_names::scalars;
-use crate::error_translation::into_datafusion_error;
 use crate::local_times::{
     AmbiguousTime, instants_to_local_times, is_utc, local_times_to_instants, units_per_second,
 };
-use crate::plan_rewriting::invoke_unary_function;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::datafusion_names::scalars;
+use tidemill_planning::plan_rewriting::invoke_unary_function;
 
 /// Returns the function to register.
 pub(crate) fn date_trunc_udf() -> ScalarUDF {

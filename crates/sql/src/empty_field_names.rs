@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 use tidemill_base::error::Error;
 use tidemill_base::suggestions;
 
-use crate::plan_rewriting::invoke_unary_function;
+use tidemill_planning::plan_rewriting::invoke_unary_function;
 
 /// Plans access to fields with an empty name.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use tidemill_planning::DynTreeNode;
 
-use crate::plan_rewriting::is_comparison_operator;
+use tidemill_planning::plan_rewriting::is_comparison_operator;
 
 /// DataFusion's rule that pushes conditions down, restricted to the cases in which it is correct.
 #[derive(Debug)]

@@ -33,9 +33,9 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_planning::DynLogicalPlan;
 
-use crate::datafusion_names::{aggregates, scalars};
 use crate::nested_order;
-use crate::plan_rewriting::{is_comparison_operator, rewrite_all_nodes};
+use tidemill_planning::datafusion_names::{aggregates, scalars};
+use tidemill_planning::plan_rewriting::{is_comparison_operator, rewrite_all_nodes};
 
 /// Name of the normalizing function in plans. SQL cannot call it.
 const COMPARABLE_FUNCTION: &str = "comparable";

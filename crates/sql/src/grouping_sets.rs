@@ -28,8 +28,8 @@ use datafusion::physical_plan::{
 use tidemill_base::error::Error;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
-use crate::datafusion_names::aggregates;
-use crate::error_translation::into_datafusion_error;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::datafusion_names::aggregates;
 
 /// Computes the keys of grouping sets in a projection below the aggregation.
 #[derive(Debug)]

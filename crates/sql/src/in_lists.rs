@@ -20,8 +20,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
-use crate::plan_rewriting::rewrite_all_expressions;
 use crate::short_circuit_evaluation::is_infallible_cast;
+use tidemill_planning::plan_rewriting::rewrite_all_expressions;
 
 /// Splits lists into constants and other items.
 #[derive(Debug)]

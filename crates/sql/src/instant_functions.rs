@@ -21,8 +21,8 @@ use datafusion::logical_expr::{
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
 
-use crate::datafusion_names::scalars;
-use crate::error_translation::into_datafusion_error;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::datafusion_names::scalars;
 
 /// The time zone of instants.
 const UTC: &str = "UTC";

@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
 
-use crate::error_translation::into_datafusion_error;
+use tidemill_dialect::error_translation::into_datafusion_error;
 
 const INTERVAL_TYPE: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 

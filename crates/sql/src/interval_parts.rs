@@ -28,10 +28,10 @@ use datafusion::logical_expr::{
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
 
-use crate::datafusion_names::scalars;
-use crate::error_translation::into_datafusion_error;
 use crate::local_times::units_per_second;
-use crate::plan_rewriting::invoke_unary_function;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::datafusion_names::scalars;
+use tidemill_planning::plan_rewriting::invoke_unary_function;
 
 const SECOND_NANOS: i64 = 1_000_000_000;
 const MINUTE_NANOS: i64 = 60 * SECOND_NANOS;

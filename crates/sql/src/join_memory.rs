@@ -23,8 +23,8 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
-use crate::error_translation::into_datafusion_error;
 use crate::scan_statistics::{ScanWithStatistics, estimate_row_bytes};
+use tidemill_dialect::error_translation::into_datafusion_error;
 
 /// Bytes of a row in a hash table in addition to its columns: its hash, its index, the link of its chain, and
 /// the free capacity of the table.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::marker_functions::JSON_CAST_FUNCTION;
 use arrow::compute::cast_with_options;
 use arrow::datatypes::DataType;
 use datafusion::common::{Result as PlanResult, internal_err};
@@ -11,6 +10,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
+use tidemill_dialect::marker_functions::JSON_CAST_FUNCTION;
 
 /// Returns the function of casts to JSON; `None` if the product's functions lack `to_json`.
 pub(crate) fn json_cast_udf() -> Option<ScalarUDF> {

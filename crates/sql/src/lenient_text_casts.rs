@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
 use crate::common_type::is_decimal;
-use crate::plan_rewriting::invoke_unary_function;
+use tidemill_planning::plan_rewriting::invoke_unary_function;
 
 /// A spelling of texts that Arrow's casts do not parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

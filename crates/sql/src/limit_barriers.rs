@@ -41,9 +41,9 @@ use datafusion::physical_plan::{
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
-use crate::error_translation::into_datafusion_error;
-use crate::ordered_unions::OrderedUnionRule;
 use crate::scan_statistics::ScanWithStatistics;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_operators::ordered_unions::OrderedUnionRule;
 
 /// DataFusion's rule that places sorts, restricted so that no sort moves through a limit.
 #[derive(Debug)]

@@ -29,8 +29,8 @@ use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
 
-use crate::error_translation::into_datafusion_error;
-use crate::plan_rewriting::{invoke_unary_function, rewrite_all_expressions};
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::plan_rewriting::{invoke_unary_function, rewrite_all_expressions};
 
 /// The type of intervals with months, days and nanoseconds.
 const MONTH_DAY_NANO_INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);

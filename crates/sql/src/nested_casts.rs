@@ -32,13 +32,13 @@ use datafusion::logical_expr::{
 use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
 
-use crate::error_translation::into_datafusion_error;
 use crate::lenient_text_casts::{TextSpelling, complete_texts};
 use crate::nested_text::{
     NestedPartText, StructMembers, quote_text, split_list, split_map, split_struct,
     write_leaf_value,
 };
-use crate::plan_rewriting::invoke_unary_function;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::plan_rewriting::invoke_unary_function;
 
 /// Returns whether a cast of `from` to `to` is implemented here.
 pub(crate) fn is_nested_cast(from: &DataType, to: &DataType) -> bool {

@@ -26,8 +26,8 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 
-use crate::datafusion_names::{aggregates, scalars};
-use crate::plan_rewriting::{invoke_unary_function, rewrite_all_nodes};
+use tidemill_planning::datafusion_names::{aggregates, scalars};
+use tidemill_planning::plan_rewriting::{invoke_unary_function, rewrite_all_nodes};
 
 /// An analyzer rule that compares and sorts nested values by their sort keys.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use tidemill_planning::DynTreeNode;
 
-use crate::datafusion_names::optimizer_rules;
+use tidemill_planning::datafusion_names::optimizer_rules;
 
 /// One of two DataFusion rules, restricted to the cases in which it is correct. `extract_equijoin_predicate` takes keys
 /// from a join's own condition; `eliminate_cross_join` takes keys of inner joins from the condition above them.

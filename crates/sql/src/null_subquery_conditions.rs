@@ -37,8 +37,8 @@ use datafusion::optimizer::AnalyzerRule;
 use tidemill_base::error::Error;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
-use crate::error_translation::into_datafusion_error;
-use crate::plan_rewriting::{expression_input_schema, rewrite_all_nodes};
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::plan_rewriting::{expression_input_schema, rewrite_all_nodes};
 
 /// An analyzer rule that spells out the cases in which a condition on a subquery's rows is null.
 #[derive(Debug)]

@@ -17,8 +17,8 @@ use datafusion::logical_expr::{
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
 
-use crate::error_translation::into_datafusion_error;
-use crate::plan_rewriting::invoke_unary_function;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::plan_rewriting::invoke_unary_function;
 
 /// Nanoseconds of a day.
 pub(crate) const DAY_NANOS: i128 = 86_400_000_000_000;

@@ -39,14 +39,14 @@ use tidemill_base::error::Error;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
 use crate::common_type::is_decimal;
-use crate::error_translation::into_datafusion_error;
 use crate::lenient_text_casts::{
     TextSpelling, complete_texts, completed_text_call, is_completed_text_call,
 };
 use crate::local_times::units_per_second;
 use crate::nested_casts::{is_nested_cast, nested_cast};
-use crate::plan_rewriting::{invoke_unary_function, rewrite_all_expressions};
 use crate::short_circuit_evaluation::is_infallible_cast;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::plan_rewriting::{invoke_unary_function, rewrite_all_expressions};
 
 /// Replaces casts by functions; see the module.
 #[derive(Debug)]

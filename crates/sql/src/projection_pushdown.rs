@@ -25,7 +25,7 @@ use datafusion::physical_plan::projection::{
 };
 use tidemill_planning::DynTreeNode;
 
-use crate::execution_override::ExecutionOverride;
+use tidemill_operators::execution_override::ExecutionOverride;
 
 /// DataFusion's rule that pushes projections down, restricted to the cases in which it is correct.
 #[derive(Debug)]

@@ -29,8 +29,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
-use crate::datafusion_names::RANDOM_FUNCTIONS;
-use crate::datafusion_names::scalars;
+use tidemill_planning::datafusion_names::RANDOM_FUNCTIONS;
+use tidemill_planning::datafusion_names::scalars;
 
 /// The table name of the columns that replace random calls.
 const RANDOM_VALUE_TABLE: &str = "evaluated_once";

@@ -21,7 +21,7 @@ use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use crate::bytea::{
     BinaryLengthUdf, binary_length, common_binary_type, is_binary, with_binary_signature,
 };
-use crate::datafusion_names::scalars;
+use tidemill_planning::datafusion_names::scalars;
 
 /// Returns all replacement functions.
 pub(crate) fn replacement_functions() -> impl Iterator<Item = ScalarUDF> {

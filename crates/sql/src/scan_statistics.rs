@@ -27,7 +27,7 @@ use datafusion::physical_plan::{
 use tidemill_base::error::Error;
 use tidemill_planning::DynTreeNode;
 
-use crate::error_translation::into_datafusion_error;
+use tidemill_dialect::error_translation::into_datafusion_error;
 
 /// Assumed bytes of a text in addition to the sixteen bytes of its view.
 const ASSUMED_TEXT_BYTES: usize = 16;

@@ -20,16 +20,10 @@ use tidemill_base::error::Result;
 
 use crate::arithmetic::{CheckedArithmeticRule, DivisionPlanner};
 use crate::asof_joins::{self, AsofJoinRule};
-use crate::batch_positions::StableSort;
 use crate::bytea::BinaryListPlanner;
 use crate::coercion::{CommonTypeRule, TimeOperandPlanner};
 use crate::computed_keys::ComputedKeyRule;
-use crate::datafusion_names::{self, optimizer_rules, physical_rules, scalars};
-use crate::dialects::SERIES_FUNCTIONS;
 use crate::empty_field_names::EmptyFieldNamePlanner;
-use crate::error_translation::IntoTidemillError;
-use crate::expression_memory::ExpressionMemoryRule;
-use crate::fan_out_sorts::{FanOutSortRule, SortRunSettings};
 use crate::filter_pushdown::FilterPushdownRule;
 use crate::float_order::FloatOrderRule;
 use crate::grouping_sets::{GroupingSetBarrierRule, GroupingSetColumnRule};
@@ -45,27 +39,34 @@ use crate::null_safe_joins::JoinKeyRule;
 use crate::null_subquery_conditions::NullSubqueryConditionsRule;
 use crate::numeric_conditions::NumericConditionPlanner;
 use crate::opaque_casts::OpaqueCastRule;
-use crate::ordered_unions::OrderedUnionRule;
 use crate::projection_pushdown::ProjectionPushdownRule;
 use crate::scan_statistics::JoinStatisticsRule;
 use crate::short_circuit_evaluation::{CasePreservationRule, ShortCircuitPlanner};
 use crate::similar_to::SimilarToRule;
 use crate::sorted_unions::SortedUnionSanityRule;
-use crate::spills::SpillSpace;
 use crate::subquery_sorts::SubquerySortRemovalRule;
 use crate::text_subscripts::TextSubscriptPlanner;
-use crate::type_planners::SqlTypePlanner;
 use crate::unnest_keys::{UnnestKeysRule, UnnestSubqueryPlanner};
-use crate::windows::filter_clauses::WindowFilterRule;
-use crate::windows::hash_partitioned::HashPartitionedWindowsRule;
-pub use crate::windows::hash_partitioned::RunningAggregateFn;
-use crate::windows::running_totals::RunningTotalsRule;
-use crate::windows::whole_partitions::WholePartitionsRule;
-use crate::windows::{CopyTextBelowWindowsRule, SignedRankPlanner};
 use crate::{
-    amplifying_functions, date_functions, expression_memory, in_lists, instant_functions,
-    memory_pool, percentiles, replacement_functions, timezone_function,
+    date_functions, in_lists, instant_functions, percentiles, replacement_functions,
+    timezone_function,
 };
+use tidemill_dialect::error_translation::IntoTidemillError;
+use tidemill_dialect::translation::SERIES_FUNCTIONS;
+use tidemill_dialect::type_planners::SqlTypePlanner;
+use tidemill_operators::batch_positions::StableSort;
+use tidemill_operators::expression_memory::ExpressionMemoryRule;
+use tidemill_operators::fan_out_sorts::{FanOutSortRule, SortRunSettings};
+use tidemill_operators::ordered_unions::OrderedUnionRule;
+use tidemill_operators::spills::SpillSpace;
+use tidemill_operators::windows::filter_clauses::WindowFilterRule;
+use tidemill_operators::windows::hash_partitioned::HashPartitionedWindowsRule;
+pub use tidemill_operators::windows::hash_partitioned::RunningAggregateFn;
+use tidemill_operators::windows::running_totals::RunningTotalsRule;
+use tidemill_operators::windows::whole_partitions::WholePartitionsRule;
+use tidemill_operators::windows::{CopyTextBelowWindowsRule, SignedRankPlanner};
+use tidemill_operators::{amplifying_functions, expression_memory, memory_pool};
+use tidemill_planning::datafusion_names::{self, optimizer_rules, physical_rules, scalars};
 
 /// Maximum number of rows of a batch.
 pub const BATCH_ROWS: usize = 8192;
@@ -467,7 +468,7 @@ mod tests {
     use super::*;
 
     fn answer(context: &SessionContext, call: &str) -> Result<String> {
-        let statement = crate::statement::parse_select(&format!("SELECT {call}"))?;
+        let statement = tidemill_dialect::statement::parse_select(&format!("SELECT {call}"))?;
         let plan = crate::statement_planning::statement_to_plan(&context.state(), statement)
             .into_tidemill_error()?;
         let frame = block_on(context.execute_logical_plan(plan)).into_tidemill_error()?;
@@ -493,7 +494,8 @@ mod tests {
         names.dedup();
         // Volatile to DataFusion, but constant for a row.
         let others = ["error", "file_row_index", "input_file_name"];
-        let mut expected = [&crate::datafusion_names::RANDOM_FUNCTIONS[..], &others].concat();
+        let mut expected =
+            [&tidemill_planning::datafusion_names::RANDOM_FUNCTIONS[..], &others].concat();
         expected.sort_unstable();
         assert_eq!(names, expected);
     }

@@ -36,11 +36,11 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
-use crate::datafusion_names::scalars;
-use crate::error_translation::{IntoTidemillError, into_datafusion_error};
 use crate::in_lists;
 use crate::opaque_casts::hide_casts_in_filters;
-use crate::plan_rewriting::{expression_input_schema, rewrite_all_expressions};
+use tidemill_dialect::error_translation::{IntoTidemillError, into_datafusion_error};
+use tidemill_planning::datafusion_names::scalars;
+use tidemill_planning::plan_rewriting::{expression_input_schema, rewrite_all_expressions};
 
 /// Functions that never fail, whatever their arguments.
 const INFALLIBLE_FUNCTIONS: [&str; 35] = [

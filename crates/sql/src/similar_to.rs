@@ -9,7 +9,7 @@ use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{BinaryExpr, Expr, Like, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::plan_rewriting::rewrite_all_expressions;
+use tidemill_planning::plan_rewriting::rewrite_all_expressions;
 
 /// An analyzer rule that translates `SIMILAR TO` to regular expressions.
 #[derive(Debug)]

@@ -27,7 +27,7 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use tidemill_planning::DynTreeNode;
 
-use crate::datafusion_names::physical_rules;
+use tidemill_planning::datafusion_names::physical_rules;
 
 /// A replacement for DataFusion's rule that checks the requirements of each operator.
 #[derive(Debug)]
@@ -135,13 +135,15 @@ fn sort_expr_in_branch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amplifying_functions::tests::open_test_session;
     use arrow::array::{ArrayRef, Float32Array, RecordBatch};
+    use tidemill_base::RunSettings;
     use tidemill_planning::plan_sql;
 
     #[test]
     fn branch_limits_sort_by_whole_merge_order() {
-        let context = open_test_session(64 << 20);
+        let settings = RunSettings { threads: 1, ..RunSettings::new(64 << 20) };
+        let context =
+            crate::session::open_session(32 << 20, &settings, Default::default()).unwrap();
         let batch = RecordBatch::try_from_iter([(
             "x",
             Arc::new(Float32Array::from(vec![0.0])) as ArrayRef,

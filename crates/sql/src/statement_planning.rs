@@ -40,11 +40,11 @@ use tidemill_planning::{
     DynLogicalPlan, DynTreeNode, walk_expr, walk_expr_mut, walk_statement, walk_statement_mut,
 };
 
-use crate::datafusion_names::DUPLICATE_NAMES_MESSAGE;
-use crate::dialects::{add_implicit_laterals, outer_fields};
-use crate::plan_rewriting::expression_input_schema;
-use crate::statement::schema_from_sql;
-use crate::syntax;
+use tidemill_dialect::statement::schema_from_sql;
+use tidemill_dialect::syntax;
+use tidemill_dialect::translation::{add_implicit_laterals, outer_fields};
+use tidemill_planning::datafusion_names::DUPLICATE_NAMES_MESSAGE;
+use tidemill_planning::plan_rewriting::expression_input_schema;
 
 /// Maximum number of outer columns whose fields the subqueries of a statement can access.
 const OUTER_COLUMNS_MAX: usize = 16;

@@ -14,9 +14,9 @@ use tidemill_base::error::Error;
 
 use crate::common_type::{is_decimal, is_text_with_nanoseconds};
 use crate::date_functions;
-use crate::error_translation::into_datafusion_error;
 use crate::local_times::is_utc;
-use crate::type_planners::ANY_UNIT_FIELD_NAME;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_dialect::type_planners::ANY_UNIT_FIELD_NAME;
 
 /// Chooses the unit of a cast of `value` to the TIMESTAMP type `wanted` without an explicit unit: one that
 /// holds the value. Returns the value to cast, in which whole numbers are seconds, and the type.

@@ -29,7 +29,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::TableFactor;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
-use crate::plan_rewriting::invoke_unary_function;
+use tidemill_planning::plan_rewriting::invoke_unary_function;
 
 /// A relation planner that hides the keys of subqueries and common table expressions with an `unnest`.
 #[derive(Debug)]

@@ -20,9 +20,9 @@ use datafusion::logical_expr::{
 use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
 
-use crate::datafusion_names::windows;
-use crate::error_translation::into_datafusion_error;
 use crate::local_times::{is_utc, units_per_second};
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::datafusion_names::windows;
 
 /// Nanoseconds of a day.
 const DAY_NANOS: i128 = 86_400_000_000_000;

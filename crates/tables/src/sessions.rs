@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::prelude::SessionContext;
 use tidemill_base::{Result, RunSettings};
-use tidemill_sql::datafusion_names::optimizer_rules;
+use tidemill_planning::datafusion_names::optimizer_rules;
 use tidemill_sql::session;
 use tidemill_sql::session::{LogicalRule, SessionExtensions};
 

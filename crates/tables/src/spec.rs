@@ -225,7 +225,7 @@ impl MergeableFunction {
             other => (other.to_string(), String::new()),
         };
         let interval = if precision.is_exact { "exact".to_string() } else { interval };
-        let column = tidemill_sql::column_names::plan_text_to_sql(column);
+        let column = tidemill_dialect::column_names::plan_text_to_sql(column);
         let (exact, error) = (precision.is_exact, precision.error_max);
         EstimateAccuracy { column, method, exact, interval, error }
     }

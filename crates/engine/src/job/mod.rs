@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
+use tidemill_dialect::statement::schema_from_sql;
 use tidemill_jobs::RunDescription;
 use tidemill_query::{NamedSource, Query, ScratchSpec, TURBO_OPTIONS, TurboSettings};
 use tidemill_remote::StorageOptions;
@@ -23,7 +24,6 @@ use tidemill_sink::SinkSpec;
 use tidemill_source::programs::filter_program::{self, FilterProgram};
 use tidemill_source::programs::program_files::ProgramFiles;
 use tidemill_source::{FieldPromotion, SourceSpec, TextOptions};
-use tidemill_sql::statement::schema_from_sql;
 use toml::de::DeTable;
 
 use crate::program_files;

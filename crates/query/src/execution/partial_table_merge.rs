@@ -13,10 +13,10 @@ use tidemill_base::error::{Error, Result};
 use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_base::progress::ThreadCpuClock;
 use tidemill_base::state_folder::RunId;
+use tidemill_dialect::statement::parse_select;
 use tidemill_remote::PrefetchBudget;
 use tidemill_sink::StagedFile;
 use tidemill_source::RejectLog;
-use tidemill_sql::statement::parse_select;
 use tidemill_tables::AggregateTable;
 use tidemill_tables::merging::merge::{ChunkMerger, MergedTable};
 use tidemill_tables::merging::partial_tables::{

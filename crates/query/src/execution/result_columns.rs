@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::parser::Statement;
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::column_names;
+use tidemill_dialect::column_names;
 
 /// Builds the result's schema from the plan as written: `sum(distance)` for `sum(flights.csv.distance)`, and
 /// `x + 1` for `x + Int64(1)`.

@@ -36,10 +36,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use tidemill_base::coverage::format_decimal_bytes;
 use tidemill_base::error::{Error, Result};
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_dialect::translation;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 use tidemill_source::{Compression, Format, Source};
-use tidemill_sql::error_translation::into_datafusion_error;
-use tidemill_sql::{IntoTidemillError, dialects};
+use tidemill_sql::IntoTidemillError;
 
 use crate::planning::stand_in_tables::{positional_schema, scan_stand_in};
 
@@ -68,7 +69,7 @@ pub(crate) fn collect_scanned_tables(plan: &LogicalPlan) -> Result<Vec<TableRefe
     let mut names = Vec::new();
     plan.apply_with_subqueries_dyn(&mut |node| {
         if let LogicalPlan::TableScan(scan) = node
-            && !dialects::is_series_function(scan.table_name.table())
+            && !translation::is_series_function(scan.table_name.table())
         {
             names.push(scan.table_name.clone());
         }

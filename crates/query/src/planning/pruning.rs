@@ -35,9 +35,9 @@ use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicate
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::file::metadata::ParquetMetaData;
 use tidemill_base::error::Result;
+use tidemill_planning::datafusion_names::scalars;
 use tidemill_source::schema::nested_projection::{NestedProjection, NestedProjections};
 use tidemill_source::{FileColumn, RowfileFooterStatistics, Source, Split, SplitOptions};
-use tidemill_sql::datafusion_names::scalars;
 use tidemill_sql::float_order::{self, has_floats};
 use tidemill_sql::opaque_casts;
 use tidemill_text::{ComparisonOperator, Predicate, PredicateConstant, ValueCondition};

@@ -18,9 +18,9 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use tidemill_base::error::{Error, Result};
+use tidemill_dialect::translation::{PercentSample, RowCountSample};
 use tidemill_planning::DynLogicalPlan;
 use tidemill_source::{Source, Split};
-use tidemill_sql::dialects::{PercentSample, RowCountSample};
 
 use crate::execution::scan::SourceTable;
 

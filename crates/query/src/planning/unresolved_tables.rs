@@ -8,9 +8,9 @@ use std::path::Path;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{ObjectNamePart, TableFactor, Visitor};
+use tidemill_dialect::statement::{ParsedStatement, explain_analyze_query, parse_statement};
+use tidemill_dialect::translation;
 use tidemill_planning::walk_statement;
-use tidemill_sql::dialects;
-use tidemill_sql::statement::{ParsedStatement, explain_analyze_query, parse_statement};
 
 use crate::statements::query_definition::Query;
 
@@ -31,14 +31,14 @@ impl Query {
         // A PIVOT without listed values runs a query of its own first.
         let analyzed = explain_analyze_query(&self.sql).ok().flatten();
         let own = analyzed.as_ref().unwrap_or(&self.sql);
-        for sql in [Some(own.clone()), dialects::pivot_values_query(own)] {
+        for sql in [Some(own.clone()), translation::pivot_values_query(own)] {
             let asked = sql.and_then(|sql| parse_statement(&sql).ok());
             if let Some(asked) = asked {
                 found.append(&mut find_unresolved_tables(&asked));
             }
         }
         found.retain(|table| {
-            !dialects::is_series_function(&table.source_name)
+            !translation::is_series_function(&table.source_name)
                 && !self.sources.iter().any(|source| source.name == table.source_name)
                 && !looks_like_file(&table.source_name)
         });

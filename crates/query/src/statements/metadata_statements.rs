@@ -18,9 +18,9 @@ use tidemill_base::RunSettings;
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::RunProgress;
+use tidemill_dialect::statement::parse_select;
+use tidemill_dialect::translation;
 use tidemill_planning::walk_statement_mut;
-use tidemill_sql::dialects;
-use tidemill_sql::statement::parse_select;
 
 use crate::plan::QueryPlan;
 use crate::statements::query_definition::Query as Asked;
@@ -76,7 +76,7 @@ pub(crate) fn fill_pivot_values(
             found.push((value, text.to_owned()));
         }
     }
-    let sql = dialects::insert_pivot_values(&query.sql, &found)?;
+    let sql = translation::insert_pivot_values(&query.sql, &found)?;
     Ok(Asked { sql, ..query.clone() })
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
+use tidemill_dialect::parameters::{self, QueryParameter};
+use tidemill_operators::batch_positions::StableSort;
 use tidemill_sink::SinkSpec;
 use tidemill_source::SourceSpec;
-use tidemill_sql::batch_positions::StableSort;
-use tidemill_sql::parameters::{self, QueryParameter};
 
 use crate::tasks::{DistributedOutput, ScratchSpec, WorkerPool};
 use crate::turbo::TurboSettings;

@@ -7,9 +7,9 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart, VisitorMut};
 use tidemill_base::error::Result;
 use tidemill_base::redaction::redact_url;
+use tidemill_dialect::statement::parse_select;
+use tidemill_dialect::translation::TableFunctionSources;
 use tidemill_planning::walk_statement_mut;
-use tidemill_sql::dialects::TableFunctionSources;
-use tidemill_sql::statement::parse_select;
 
 /// Renames tables whose URLs may hold a secret, a password or a signature, because plans, messages and column
 /// names show table names. Maps the new names to the URLs in `urls`.

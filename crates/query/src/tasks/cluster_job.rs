@@ -17,8 +17,8 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 use tidemill_base::error::{Error, Result};
+use tidemill_dialect::translation::PercentSample;
 use tidemill_source::SourceDescription;
-use tidemill_sql::dialects::PercentSample;
 use tidemill_tables::merging::sections::{self, SectionReader};
 
 use super::row_shuffle::RowShuffleSpec;

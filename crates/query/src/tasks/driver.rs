@@ -9,9 +9,9 @@ use datafusion::logical_expr::LogicalPlan;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::progress::ThreadCpuClock;
 use tidemill_base::redaction::redact_url;
+use tidemill_dialect::statement::parse_select;
 use tidemill_remote::scratch::ScratchFolder;
 use tidemill_source::{Split, SplitStats};
-use tidemill_sql::statement::parse_select;
 use tidemill_tables::merging::merge::{ChunkMerger, MergedTable, SORTED_ANSWER_GROUPS_MAX};
 use tidemill_tables::{AggregateTable, TableSpec};
 

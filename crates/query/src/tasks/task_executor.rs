@@ -15,6 +15,7 @@ use tidemill_base::error::{Error, Result, catch_panic};
 use tidemill_base::large_stack::{PLAN_STACK_BYTES, run_on_large_stack};
 use tidemill_base::memory_account::MemoryAccount;
 use tidemill_base::progress::process_cpu_seconds;
+use tidemill_dialect::statement::parse_select;
 use tidemill_remote::scratch::{ScratchFile, ScratchStorage};
 use tidemill_remote::{PrefetchBudget, StorageOptions};
 use tidemill_sink::{
@@ -23,7 +24,6 @@ use tidemill_sink::{
 };
 use tidemill_source::programs::program_files::ProgramFiles;
 use tidemill_source::{RejectLog, SourceReopener};
-use tidemill_sql::statement::parse_select;
 use tidemill_tables::merging::hash_ranges::KeyHashRanges;
 use tidemill_tables::merging::merge::{ChunkMerger, run_on_threads};
 use tidemill_tables::merging::partial_tables::PartialTableHeader;

@@ -1,9 +1,9 @@
 //! Functions that Tidemill adds to SQL, and the replacements that it suggests for functions of other engines.
 
 use tidemill_base::{Error, RunSettings};
-use tidemill_sql::dialects::function_calls;
-use tidemill_sql::statement::{check_syntax, parse_select};
-use tidemill_sql::unknown_functions::{ADDED_AGGREGATES, FOREIGN_AGGREGATES, FOREIGN_SCALARS};
+use tidemill_dialect::statement::{check_syntax, parse_select};
+use tidemill_dialect::translation::function_calls;
+use tidemill_dialect::unknown_functions::{ADDED_AGGREGATES, FOREIGN_AGGREGATES, FOREIGN_SCALARS};
 use tidemill_tables::aggregates::aggregate_functions::TidemillAggregate;
 use tidemill_tables::sessions;
 

@@ -226,7 +226,7 @@ impl ColumnIntervalWidths {
 
     /// Returns true if the column has this name in SQL.
     pub(crate) fn is_column(&self, column: &str) -> bool {
-        tidemill_sql::column_names::plan_text_to_sql(&self.column) == column
+        tidemill_dialect::column_names::plan_text_to_sql(&self.column) == column
     }
 
     /// Returns the coverage entry of the column, which is at index `place` among the columns with bounds.
@@ -262,7 +262,7 @@ impl ColumnIntervalWidths {
             _ => format!("ratio estimator over {} splits", part.splits_read),
         };
         EstimateAccuracy {
-            column: tidemill_sql::column_names::plan_text_to_sql(&self.column),
+            column: tidemill_dialect::column_names::plan_text_to_sql(&self.column),
             method,
             exact: false,
             interval: said.join(", "),

@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 use tidemill_base::coverage::{BOUND_METADATA_KEY, EstimateAccuracy};
 use tidemill_base::error::{Error, Result};
 use tidemill_planning::DynTreeNode;
-use tidemill_sql::datafusion_names::{aggregates, scalars};
+use tidemill_planning::datafusion_names::{aggregates, scalars};
 use tidemill_sql::{IntoTidemillError, float_order};
 use tidemill_tables::aggregates::aggregate_calls::find_aggregate_call;
 use tidemill_tables::{
@@ -477,7 +477,7 @@ impl ResultBounds {
                 }
             };
             Some(EstimateAccuracy {
-                column: tidemill_sql::column_names::plan_text_to_sql(
+                column: tidemill_dialect::column_names::plan_text_to_sql(
                     self.result_schema.field(index).name(),
                 ),
                 method: method.to_owned(),

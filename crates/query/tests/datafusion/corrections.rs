@@ -71,7 +71,10 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A query with text aggregates or `nth_value` in different orders is refused, and an aggregate without \
             an order takes the order of its neighbour.",
         issue: None,
-        files: &["tables/src/aggregates/order_sensitive_aggregates.rs", "tables/src/aggregates/row_counter.rs"],
+        files: &[
+            "tables/src/aggregates/order_sensitive_aggregates.rs",
+            "tables/src/aggregates/row_counter.rs",
+        ],
         parts: &[],
         evidence: Evidence::Queries(&[
             answers(
@@ -91,7 +94,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`x = ANY(list)` is false instead of null if the list has a null, and `array_has` is null instead of \
             false for a list with a null.",
         issue: None,
-        files: &["sql/src/dialects/operators.rs", "sql/src/coercion.rs"],
+        files: &["dialect/src/translation/operators.rs", "sql/src/coercion.rs"],
         parts: &["rule CommonTypes"],
         evidence: Evidence::Queries(&[
             answers("SELECT 3 = ANY([1, NULL])", "false", "∅"),
@@ -343,7 +346,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "decimal-literals",
         fault: "A number with a decimal point becomes a DOUBLE before any calculation.",
         issue: None,
-        files: &["sql/src/literal_arithmetic.rs", "sql/src/decimal_literals.rs"],
+        files: &["sql/src/literal_arithmetic.rs", "dialect/src/decimal_literals.rs"],
         parts: &["planner Constants"],
         evidence: Evidence::Queries(&[
             answers("SELECT 0.06 + 0.01", "0.06999999999999999", "0.07"),
@@ -366,7 +369,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "distinct-list-orders",
         fault: "`array_agg(DISTINCT x ORDER BY x)` takes the direction of another list's order.",
         issue: None,
-        files: &["sql/src/dialects/distinct_lists.rs"],
+        files: &["dialect/src/translation/distinct_lists.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[answers(
             "SELECT array_agg(k ORDER BY k DESC), array_agg(DISTINCT k ORDER BY k) FROM '$/lists.csv'",
@@ -428,7 +431,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "The result of an expression over a batch, such as `repeat(s, 10)`, is not charged to the memory pool, \
             whatever its size.",
         issue: None,
-        files: &["sql/src/expression_memory.rs", "sql/src/amplifying_functions.rs"],
+        files: &["operators/src/expression_memory.rs", "operators/src/amplifying_functions.rs"],
         parts: &[
             "function array_repeat",
             "function array_resize",
@@ -685,7 +688,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "is-distinct-precedence",
         fault: "`a IS NOT DISTINCT FROM b AND c` is parsed as `a IS NOT DISTINCT FROM (b AND c)`.",
         issue: None,
-        files: &["sql/src/syntax/dialect.rs"],
+        files: &["dialect/src/syntax/dialect.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[answers(
             "SELECT v FROM '$/keys.csv' WHERE v IS NOT DISTINCT FROM 1 AND k = 'a'",
@@ -815,7 +818,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "memory-pool",
         fault: "In DataFusion's pools early consumers starve later ones: the merge of spilled sorts gets no memory.",
         issue: None,
-        files: &["sql/src/memory_pool.rs"],
+        files: &["operators/src/memory_pool.rs"],
         parts: &[],
         evidence: Evidence::Untested("the step that is refused depends on timing"),
     },
@@ -875,7 +878,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "numbers-with-underscores",
         fault: "`1_000` is parsed as 1 in a column `_000`.",
         issue: None,
-        files: &["sql/src/syntax/dialect.rs"],
+        files: &["dialect/src/syntax/dialect.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[answers("SELECT 1_000", "1", "1000")]),
     },
@@ -884,7 +887,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "In an ORDER BY expression, a name that is both a column and an alias of another expression means the \
             alias. Tidemill refuses it.",
         issue: None,
-        files: &["sql/src/column_names.rs"],
+        files: &["dialect/src/column_names.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[answers(
             "SELECT -v AS v FROM '$/keys.csv' ORDER BY v + 0 LIMIT 1",
@@ -896,7 +899,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "pad-to-negative-length",
         fault: "`lpad` and `rpad` panic at a negative length.",
         issue: None,
-        files: &["sql/src/amplifying_functions.rs"],
+        files: &["operators/src/amplifying_functions.rs"],
         parts: &["function lpad", "function rpad"],
         evidence: Evidence::Queries(&[answers(
             "SELECT lpad('x', id - 5) || '.' FROM '$/zero.csv'",
@@ -941,7 +944,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "ranks-without-sign",
         fault: "`row_number`, `rank`, `dense_rank` and `ntile` are unsigned, so that `-rank()` is refused.",
         issue: None,
-        files: &["sql/src/windows.rs"],
+        files: &["operators/src/windows.rs"],
         parts: &["planner Ranks"],
         evidence: Evidence::Queries(&[answers(
             "SELECT -rank() OVER (ORDER BY id) FROM '$/zero.csv'",
@@ -988,7 +991,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "series-of-timestamps",
         fault: "A series of timestamps has nanoseconds, and is null beyond their range. Tidemill refuses it.",
         issue: None,
-        files: &["sql/src/amplifying_functions.rs"],
+        files: &["operators/src/amplifying_functions.rs"],
         parts: &["function generate_series", "function range"],
         evidence: Evidence::Untested(
             "in bare DataFusion SQL timestamps have nanoseconds, and fail earlier",
@@ -1249,7 +1252,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "union-order",
         fault: "The branches of a union output rows in no fixed order, even on one thread.",
         issue: None,
-        files: &["sql/src/ordered_unions.rs"],
+        files: &["operators/src/ordered_unions.rs"],
         parts: &["rule UnionsInOrder"],
         evidence: Evidence::Untested("the order depends on timing"),
     },
@@ -1258,7 +1261,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A USING column is ambiguous in WHERE, and for a RIGHT or FULL join it has the values of the left \
             side.",
         issue: None,
-        files: &["sql/src/using_columns.rs", "sql/src/dialects/outer_using.rs"],
+        files: &["dialect/src/using_columns.rs", "dialect/src/translation/outer_using.rs"],
         parts: &[],
         evidence: Evidence::Queries(&[
             answers(
@@ -1278,7 +1281,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A window over whole partitions holds all of its input, a window over equal rows holds all of them, \
             and neither charges the memory pool.",
         issue: None,
-        files: &["sql/src/windows/whole_partitions.rs", "sql/src/windows/running_totals.rs"],
+        files: &["operators/src/windows/whole_partitions.rs", "operators/src/windows/running_totals.rs"],
         parts: &["rule EqualsAtOnce", "rule OnePartitionAtATime"],
         evidence: Evidence::Check(|| {
             crate::bare::peak_bytes("SELECT s, count(*) OVER () FROM wide")
@@ -1291,7 +1294,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         name: "window-text",
         fault: "When a window concatenates text views, the result keeps every buffer that they ever pointed into.",
         issue: None,
-        files: &["sql/src/windows/text_copies.rs"],
+        files: &["operators/src/windows/text_copies.rs"],
         parts: &["rule CopiedText"],
         evidence: Evidence::Untested(
             "the buffers that a running window holds are not visible from outside",

@@ -45,11 +45,11 @@ use datafusion::logical_expr::{
 use tidemill_base::error::Error;
 use tidemill_planning::{DynLogicalPlan, DynTreeNode};
 
-use crate::error_translation::into_datafusion_error;
 use crate::null_subquery_conditions::{has_volatile_expression, remove_row_preserving_limit};
-use crate::plan_rewriting::expression_input_schema;
 use domain_evaluation::CorrelationDomain;
 use single_value::single_value_call;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::plan_rewriting::expression_input_schema;
 
 /// Rewrites the correlated subqueries of a plan, and the subqueries in `JOIN … ON`. Returns `None` if there are
 /// none.

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Error;
 
-use crate::error_translation::into_datafusion_error;
+use tidemill_dialect::error_translation::into_datafusion_error;
 
 /// Returns a call with the value `value` that fails if the row count `number` is above 1.
 pub(super) fn single_value_call(value: Expr, number: Expr) -> Expr {

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use parking_lot::Mutex;
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::Result;
-use tidemill_sql::error_translation::into_datafusion_error;
+use tidemill_dialect::error_translation::into_datafusion_error;
 
 use crate::aggregates::precision_recorder::PrecisionRecorder;
 use crate::state::{self, ChunkStates, StateColumn};

@@ -6,7 +6,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{AggregateFunction, Alias};
-use tidemill_sql::datafusion_names::aggregates;
+use tidemill_planning::datafusion_names::aggregates;
 
 use crate::aggregates::aggregate_functions::TidemillAggregate;
 use crate::aggregates::approximate_aggregates::ApproximateAggregate;

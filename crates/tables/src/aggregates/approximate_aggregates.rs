@@ -10,8 +10,8 @@ use datafusion::functions_aggregate::approx_distinct::ApproxDistinct;
 use datafusion::functions_aggregate::approx_median::ApproxMedian;
 use datafusion::functions_aggregate::approx_percentile_cont::ApproxPercentileCont;
 use datafusion::logical_expr::{AggregateUDFImpl, DocSection, Documentation, Signature};
+use tidemill_planning::datafusion_names::aggregates;
 use tidemill_sketch::HllParams;
-use tidemill_sql::datafusion_names::aggregates;
 
 use crate::MergeableFunction;
 use crate::aggregates::aggregate_functions::{TidemillAggregate, parse_quantile_ranks};

@@ -33,8 +33,8 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use tidemill_planning::datafusion_names::aggregates;
 use tidemill_sketch::{Hll, HllStorageDialect, SortedIdSet};
-use tidemill_sql::datafusion_names::aggregates;
 
 use crate::MergeableFunction;
 use crate::aggregates::aggregate_calls::{find_aggregate_call, resolve_aggregate_call};

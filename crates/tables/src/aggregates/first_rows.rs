@@ -41,7 +41,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::datafusion_names::windows;
+use tidemill_planning::datafusion_names::windows;
 use tidemill_sql::unnest_keys::hide_keys;
 use tidemill_sql::{float_order, opaque_casts};
 

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
     LogicalPlan, ReversedUDAF, Signature,
 };
 
-use tidemill_sql::datafusion_names::{aggregates, scalars};
+use tidemill_planning::datafusion_names::{aggregates, scalars};
 
 use crate::aggregates::aggregate_calls::find_aggregate_call;
 use crate::aggregates::first_values::{

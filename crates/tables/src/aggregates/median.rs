@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 
 use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::Error;
-use tidemill_sql::error_translation::into_datafusion_error;
+use tidemill_dialect::error_translation::into_datafusion_error;
 use tidemill_sql::percentiles::interpolated_time_type;
 
 use crate::aggregates::accumulators::{

@@ -30,7 +30,7 @@ use datafusion::logical_expr::{
     Aggregate, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, lit, when,
 };
 use tidemill_base::column_types::sql_type_name;
-use tidemill_sql::datafusion_names::aggregates;
+use tidemill_planning::datafusion_names::aggregates;
 
 use crate::MergeableFunction;
 use crate::aggregates::aggregate_calls::{find_aggregate_call, is_order_sensitive_call};

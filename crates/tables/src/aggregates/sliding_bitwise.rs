@@ -18,8 +18,8 @@ use datafusion::logical_expr::{
     Signature,
 };
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
-use tidemill_sql::datafusion_names::aggregates;
-use tidemill_sql::windows::filter_clauses::window_state_error;
+use tidemill_operators::windows::filter_clauses::window_state_error;
+use tidemill_planning::datafusion_names::aggregates;
 
 /// Wraps those functions of `all` that this module implements over sliding frames.
 pub(crate) fn wrap_sliding_udafs<'a>(

@@ -24,13 +24,13 @@ use datafusion::logical_expr::{
     GroupsAccumulator, ReversedUDAF, Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
 use tidemill_base::error::Error;
+use tidemill_dialect::column_names::strip_window_spec;
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_operators::windows::filter_clauses::window_state_error;
+use tidemill_planning::datafusion_names::aggregates;
 use tidemill_sketch::{
     FOUR_POWER_SUMS, MomentValue, MomentValueTooLarge, Moments, ONE_COLUMN_SUMS, TWO_COLUMN_SUMS,
 };
-use tidemill_sql::column_names::strip_window_spec;
-use tidemill_sql::datafusion_names::aggregates;
-use tidemill_sql::error_translation::into_datafusion_error;
-use tidemill_sql::windows::filter_clauses::window_state_error;
 
 use crate::aggregates::accumulators::{DistinctAccumulator, StateGroupsAccumulator};
 use crate::state::{MomentNumber, NumberPairs, has_integer_moments};

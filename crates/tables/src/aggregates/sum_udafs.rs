@@ -33,10 +33,10 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use tidemill_base::column_types::{STRICT_CAST_OPTIONS, sql_type_name};
 use tidemill_base::error::{Error, Result};
+use tidemill_dialect::error_translation::into_datafusion_error;
+use tidemill_planning::datafusion_names::aggregates;
 use tidemill_sketch::FloatSum;
 use tidemill_sql::IntoTidemillError;
-use tidemill_sql::datafusion_names::aggregates;
-use tidemill_sql::error_translation::into_datafusion_error;
 use tidemill_sql::percentiles::interpolated_time_type;
 
 use crate::aggregates::accumulators::{

@@ -32,9 +32,9 @@ use datafusion::logical_expr::{
 use parking_lot::Mutex;
 use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::{Error, Result};
+use tidemill_dialect::error_translation::into_datafusion_error;
 use tidemill_sketch::HllParams;
 use tidemill_sql::IntoTidemillError;
-use tidemill_sql::error_translation::into_datafusion_error;
 
 use crate::aggregates::accumulators::encoded_state_type;
 use crate::aggregates::aggregate_functions::TidemillAggregate;

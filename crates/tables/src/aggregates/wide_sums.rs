@@ -21,8 +21,8 @@ use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use tidemill_base::column_types::STRICT_CAST_OPTIONS;
 use tidemill_base::error::{Error, Result};
+use tidemill_dialect::error_translation::into_datafusion_error;
 use tidemill_sql::IntoTidemillError;
-use tidemill_sql::error_translation::into_datafusion_error;
 
 use crate::state;
 
@@ -82,7 +82,7 @@ fn overflow_error(name: &str, answer: &DataType) -> Error {
     Error::Overflow {
         message: format!(
             "`{}` does not fit {of}",
-            tidemill_sql::column_names::strip_window_spec(name)
+            tidemill_dialect::column_names::strip_window_spec(name)
         ),
         hint: Some(hint.into()),
     }

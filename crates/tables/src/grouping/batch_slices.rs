@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use arrow::array::{Array, AsArray, RecordBatch};
 use tidemill_base::error::Result;
 use tidemill_functions::sketches::id_set_len_upper_bounds;
-use tidemill_sql::memory_pool::id_set_memory_error;
+use tidemill_operators::memory_pool::id_set_memory_error;
 
 use crate::{AggregateTable, MergeableFunction, TableSpec};
 

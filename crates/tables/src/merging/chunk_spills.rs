@@ -9,7 +9,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use tidemill_base::error::{Error, Result};
-use tidemill_sql::spills::{SpillAppender, SpillSpace, SpilledData};
+use tidemill_operators::spills::{SpillAppender, SpillSpace, SpilledData};
 
 use crate::value_encoding::{compact_views, logical_bytes};
 

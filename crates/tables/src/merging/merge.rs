@@ -38,8 +38,8 @@ use tidemill_base::large_stack::RUN_STACK_BYTES;
 use tidemill_base::memory_account::{MemoryAccount, MemoryCharge, MemoryHolder};
 use tidemill_base::memory_budget::format_binary_bytes;
 use tidemill_base::progress::{RunProgress, ThreadCpuClock};
-use tidemill_sql::memory_pool;
-use tidemill_sql::spills::SpillSpace;
+use tidemill_operators::memory_pool;
+use tidemill_operators::spills::SpillSpace;
 use tracing::debug_span;
 
 use crate::grouping::batch_slices::BatchSlices;

@@ -12,8 +12,8 @@ use arrow::datatypes::{
 };
 use tidemill_base::column_types::sql_type_name;
 use tidemill_base::error::{Error, Result};
+use tidemill_dialect::column_names::strip_window_spec;
 use tidemill_sketch::FloatSum;
-use tidemill_sql::column_names::strip_window_spec;
 
 use super::sketch_column::{expect_binary_states, update_and_count_heap};
 use super::value_presence::ValuePresence;
