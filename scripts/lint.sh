@@ -63,6 +63,18 @@ if grep -rnE 'statement_to_plan|create_logical_plan|context\.sql\(|\bVisit(Mut)?
     fault "statements are walked over and planned by tidemill-planning"
 fi
 
+say "names and comments"
+"$python" scripts/check_names.py || fault "names or comments that a newcomer cannot guess (CONTRIBUTING.md)"
+
+# scripts/words_allowed.txt: misspelled words of tests and messages' examples, SQL keywords, names and other languages.
+say "spelling"
+if command -v codespell > /dev/null; then
+    git ls-files | grep -E '\.(rs|md|py|sh|toml|txt|js|ts|html)$' | grep -vE '/golden/|words_allowed' |
+        xargs codespell --quiet-level 3 --ignore-words scripts/words_allowed.txt || fault "misspelled words"
+else
+    say "codespell is not installed: its checks are left out (pip install codespell)"
+fi
+
 say "clippy"
 cargo clippy --release --locked --workspace --all-targets -- --deny warnings || fault "clippy"
 # As the machine's own library: the same code, and no compiler for WebAssembly is needed.
