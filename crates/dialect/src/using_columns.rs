@@ -2,8 +2,8 @@
 //!
 //! In a select list DataFusion knows that both sides' `id` are one column. It rejects the name in WHERE, and
 //! everywhere if there are more than two sources. Here such a name is qualified with the first source that has it, before
-//! planning. RIGHT and FULL joins of two sources are rewritten with ON
-//! (`dialects::outer_using`); with more sources, USING is rejected.
+//! planning. The [translation](crate::translation) rewrites RIGHT and FULL joins of two sources with ON
+//! (`outer_using`); with more sources, USING is rejected.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

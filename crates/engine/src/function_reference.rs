@@ -105,7 +105,7 @@ fn aggregate_is_mergeable_if_a_call_runs_as_a_partial_table() {
     }
 }
 
-/// Aggregates that return lists of the first rows by an order (`tidemill_sql::dialects::function_calls`).
+/// Aggregates that return lists of the first rows by an order (`tidemill_dialect::translation::function_calls`).
 const FIRST_ROWS_AGGREGATES: [(&str, &str, &str); 3] = [
     (
         "maximum`, `minimum",

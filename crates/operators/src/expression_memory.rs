@@ -168,7 +168,7 @@ struct ExpressionGrowth {
     amplifying_calls: Vec<AmplifyingCall>,
     /// Upper bound of the bytes that all other expressions output for each byte of their row.
     growth_factor: f64,
-    /// Whether a single id set may be too large for the operator, which reads all rows.
+    /// True if a single id set may be too large for the operator, which reads all rows.
     rejects_oversized_id_sets: bool,
 }
 

@@ -7,7 +7,7 @@
 //! - `ordered_unions`: unions whose branches run one after the other.
 //! - `expression_memory`, `amplifying_functions`: expressions whose output exceeds their input, evaluated over few rows
 //!   at a time.
-//! - `execution_override`: DataFusion operators with an execution of our own.
+//! - `execution_override`: DataFusion operators with another execution and the same properties.
 //!
 //! The crate knows no SQL text. Its unit tests open sessions of crate `sql`, a dev-dependency.
 

@@ -106,7 +106,7 @@ struct SpillFolders {
 struct SpillFolder {
     path: PathBuf,
     blocks: Mutex<FolderBlocks>,
-    /// Whether a write was refused for lack of space.
+    /// True once a write has failed for lack of space.
     is_full: AtomicBool,
     #[cfg(test)]
     fault: fault::InjectedWriteFault,

@@ -7,9 +7,10 @@
 //!
 //! - [`check_names`] asserts that DataFusion has every rule and every function, when a process opens its
 //!   first session.
-//! - DataFusion lists neither its memory consumers nor its operators. The tests of this module run queries on bare
-//!   DataFusion that need each of them, and check the registered names and that our rules act on the operators.
-//! - Names of our own functions are defined beside the functions.
+//! - DataFusion lists neither its memory consumers nor its operators. Tests of crate `sql`
+//!   (`datafusion_names_tests.rs`) run queries on bare DataFusion that need each of them, and check the registered
+//!   names and that Tidemill's rules act on the operators.
+//! - Names of Tidemill's own functions are defined beside the functions.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;

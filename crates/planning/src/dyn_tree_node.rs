@@ -2,7 +2,7 @@
 //!
 //! `TreeNode::transform_up` and similar methods are generic in the closure. Each call with its own closure
 //! compiles the walk over all kinds of expressions and plans once more, which was a third of the code of
-//! crate `sql`. The methods here have DataFusion's names with the suffix `_dyn`; a walk costs one more
+//! crates `dialect`, `operators` and `sql` together. The methods here have DataFusion's names with the suffix `_dyn`; a walk costs one more
 //! indirect call for each node.
 
 use std::sync::Arc;

@@ -2,6 +2,11 @@
 //!
 //! A generic walk or planner compiles anew in each crate that calls it; `README.md` has the measurements.
 //! Every crate that walks over a tree or plans a statement therefore calls these functions.
+//!
+//! - [`DynTreeNode`], [`DynLogicalPlan`]: walks over DataFusion's expressions and plans.
+//! - `datafusion_names`: the names by which Tidemill recognises DataFusion's rules, functions and memory consumers.
+//! - `plan_rewriting`: helpers of the rules that rewrite plans.
+//! - `error_carrier`: Tidemill's errors inside of DataFusion's.
 
 pub mod datafusion_names;
 mod dyn_tree_node;

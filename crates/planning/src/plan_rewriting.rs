@@ -1,7 +1,5 @@
-//! Helpers of rules that rewrite plans: common types ([`coercion`](crate::coercion)),
-//! checked operators ([`arithmetic`](crate::arithmetic)), one order of floats
-//! ([`float_order`](crate::float_order)), conditions on subqueries
-//! ([`null_subquery_conditions`](crate::null_subquery_conditions)).
+//! Helpers of the rules in crates `sql`, `operators` and `tables` that rewrite plans: the columns of an
+//! expression's input, rewrites of all expressions or nodes of a plan, schemas with other types.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Plans and runs a query.
 //!
 //! A [`QueryPlan`] opens the sources that the SQL names, lets DataFusion parse and optimise it, and chooses
-//! the [execution path](crate::execution_path). Before [`QueryPlan::run`] it reads only samples, to infer
+//! the [execution path](crate::planning::execution_path). Before [`QueryPlan::run`] it reads only samples, to infer
 //! schemas.
 
 use std::collections::{BTreeSet, HashMap};

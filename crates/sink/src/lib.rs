@@ -5,24 +5,13 @@
 //!           └─ router ─ groups by path ─ files ── staged ─┴─ commit: all names at once
 //! ```
 //!
-//! - `sink_spec`: the user's description of an output. `path_template`: paths with columns in braces.
-//! - `destination`: the destinations, each with its steps to begin, write and commit.
-//! - `formats`: the formats, with their limits and encoders. `value_text`: the text of a value.
-//! - `row_writer`: writes one file in any format. `encoder_output`: the receiver of an encoder's bytes.
-//! - `terminal_table`: the layout of a result on a terminal of a given width.
-//! - `estimate_display`: a number and its bounds as one column.
-//! - `compression`: compression of files. `codec_resolution`: the choice of a codec from request, name and
-//!   format.
-//! - `row_router`: groups rows by the path of their file.
-//! - `partitioned_files`: writes many files within a memory budget.
-//! - `file_set`: files of known names that appear together. `staged_file`: one file of any content.
+//! - `sink_spec`: the user's description of an output. `destination`: the destinations, each with its steps to
+//!   begin, write and commit.
+//! - `formats`: the formats, with their limits and encoders.
+//! - `writing`: writers of files, path templates, codecs, and files partitioned by key.
+//! - `commit`: staging, atomic commit and recovery of files, and of objects in a bucket.
 //! - `worker_output`: files of an output that worker processes write.
-//! - `object_set`: objects of known names in a bucket, written by worker processes.
-//! - `file_commit`: the atomic commit of files, with the staging folder and its recovery.
-//! - `s3_commit`: the atomic commit of objects in a bucket, where nothing can be renamed.
-//! - `coverage_file`: the file of a run's coverage.
-//! - `local_paths`: the file to which a path leads.
-//! - `fs`: the file-system operations on which the commit's promises rest.
+//! - `display`: results as tables on a terminal, and estimates with their bounds as one column.
 //! - `error`: the errors of an output.
 //!
 //! A name of a device, a pipe or a descriptor (`/dev/null`, `/dev/stdout`) and `-` are written

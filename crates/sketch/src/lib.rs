@@ -18,7 +18,6 @@
 //!
 //! In addition, [`IdSpace`] assigns dense numbers to 64-bit ids, and [`IdSet`] is an exact set of such
 //! numbers with word-wise union, intersection and difference.
-//! union, intersection and difference by words.
 //!
 //! All states share these properties:
 //! - `encode` writes a canonical, versioned form: equal states give equal bytes. `decode` accepts bytes from

@@ -3,7 +3,7 @@
 //! ```text
 //!   URL ── listing ── files ── source_sample · file_columns · type_unification ── schema and layouts
 //!                       └── split ── splits ── split_reader ─┬ byte_input · compression · filter_program
-//!                                                            ├ text_blocks · cut     (whole records)
+//!                                                            ├ text_blocks           (whole records)
 //!                                                            └ formats · reject_log  (batches)
 //! ```
 //!

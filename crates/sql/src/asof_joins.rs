@@ -1,7 +1,7 @@
 //! `ASOF JOIN`: joins each record with the last record of another source up to its time, with equal keys.
 //!
-//! The parser splits the condition ([`dialects`](crate::dialects)): it wraps the one comparison by `<`, `<=`,
-//! `>` or `>=` in a marker function, and the planner makes an ordinary join. This rule turns that join into a
+//! The [translation](tidemill_dialect::translation) splits the condition: it wraps the one comparison by `<`,
+//! `<=`, `>` or `>=` in a marker function, and the planner makes an ordinary join. This rule turns that join into a
 //! window function over the union of both sides, sorted by keys and time: each left row takes the last right
 //! row before it (`last_value … IGNORE NULLS`). That takes n log n time in the rows of both sides together,
 //! and it spills as windows do; a join that compares each row with each other row would take time in the

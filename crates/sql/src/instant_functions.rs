@@ -3,7 +3,7 @@
 //! DataFusion returns a TIMESTAMP without a zone if the session has none. An instant is a TIMESTAMP WITH TIME ZONE in
 //! UTC here, as in PostgreSQL and DuckDB: `to_timestamp(0) AT TIME ZONE 'Europe/Berlin'` shows 1 o'clock, where a
 //! TIMESTAMP would be interpreted as local time of Berlin. `to_timestamp` of text stays a TIMESTAMP unless its format
-//! has a zone, which [`dialects::calls`](crate::dialects::function_calls) detects in the statement.
+//! has a zone, which the [translation](tidemill_dialect::translation) of function calls detects in the statement.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,7 +1,7 @@
 //! The semantics of SQL in Tidemill: analyzer and optimizer rules, functions and sessions of DataFusion.
 //!
-//! Text is read by crate [`dialect`](tidemill_dialect), and operators with a memory budget are in crate
-//! [`operators`](tidemill_operators). This crate adds both to a session, with what differs from DataFusion:
+//! Crate [`dialect`](tidemill_dialect) reads the text of SQL, and crate [`operators`](tidemill_operators) has the
+//! operators with a memory budget. This crate adds both to a session, and corrects DataFusion:
 //!
 //! - `session`: DataFusion sessions with all rules, functions and operators. `statement_planning`: logical plans of
 //!   statements, with distinct column names for casts and subqueries.

@@ -224,7 +224,7 @@ fn restore_limits(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionP
 struct LimitLeaf {
     plan: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
-    /// Whether the rows come in the order of the sources.
+    /// True if the rows have the order of the sources.
     is_ordered: bool,
 }
 

@@ -244,7 +244,7 @@ impl ScalarUDFImpl for AtTimeZoneFunction {
 struct TextAtTimeZoneFunction {
     unit: TimeUnit,
     zone: Arc<str>,
-    /// Whether a malformed text becomes null.
+    /// True if a malformed text becomes null.
     is_try_cast: bool,
     signature: Signature,
 }

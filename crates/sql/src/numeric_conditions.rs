@@ -3,7 +3,7 @@
 //! `active = 'true'`.
 //!
 //! A literal number that is a whole condition (`WHERE 1`) is rewritten before the statement is planned
-//! ([`dialects`](crate::dialects)).
+//! ([`translation`](tidemill_dialect::translation)).
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result as PlanResult};

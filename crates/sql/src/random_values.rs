@@ -18,7 +18,8 @@
 //! A random group key moves as a whole, and keeps its name. DataFusion neither merges such a projection into the operator
 //! above it nor moves a condition on its column below it. A join's condition has no place for the projection, and a lambda
 //! has no column for its values. There the expression stays unchanged; callers that reject it use
-//! [`duplicates_random_value`]. `dialects/copies.rs` rejects expressions that are copied before planning.
+//! [`duplicates_random_value`]. `dialect/src/translation/random_value_checks.rs` rejects translations that copy a random
+//! call before planning.
 
 use std::sync::Arc;
 

@@ -182,7 +182,7 @@ pub struct SessionExtensions<'a> {
 ///
 /// # Errors
 /// The errors of DataFusion's runtime; [`Error::Internal`](tidemill_base::error::Error::Internal) if DataFusion lacks a
-/// [recognised name](crate::datafusion_names).
+/// [recognised name](tidemill_planning::datafusion_names).
 pub fn open_session(
     budget_bytes: usize,
     settings: &RunSettings,

@@ -1,7 +1,7 @@
 //! Types of casts to TIMESTAMP and of casts of times to numbers.
 //!
-//! `TIMESTAMP` in SQL has microseconds ([`SqlTypePlanner`](crate::type_planners::SqlTypePlanner)), which range from the year −290307 to 294246,
-//! unless the value has nanoseconds. `TIMESTAMP WITH TIME ZONE` is in UTC. Whole numbers are seconds,
+//! `TIMESTAMP` in SQL has microseconds ([`SqlTypePlanner`](tidemill_dialect::type_planners::SqlTypePlanner)), which
+//! range from the year −290307 to 294246, unless the value has nanoseconds. `TIMESTAMP WITH TIME ZONE` is in UTC. Whole numbers are seconds,
 //! whatever the unit.
 
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};

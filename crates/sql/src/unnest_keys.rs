@@ -36,7 +36,7 @@ use tidemill_planning::plan_rewriting::invoke_unary_function;
 pub(crate) struct UnnestSubqueryPlanner;
 
 thread_local! {
-    /// Whether the next relation is already being planned: planning it calls this planner again.
+    /// True while the next relation is being planned: planning it calls this planner again.
     static IS_PLANNING_RELATION: Cell<bool> = const { Cell::new(false) };
 }
 

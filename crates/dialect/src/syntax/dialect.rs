@@ -41,7 +41,7 @@ impl Dialect for TidemillDialect {
     }
 
     /// Reads `list_filter(l, x -> x > 1)` with a lambda; where no lambda is taken, `->` is an operator
-    /// ([`dialects`](crate::dialects)).
+    /// ([`token_rewrites`](crate::translation)).
     fn supports_lambda_functions(&self) -> bool {
         true
     }

@@ -1,9 +1,9 @@
 //! The master's side of posted queries: validation, execution, and encoding of frames.
 //!
 //! The master checks a [`PostedQuery`] before it does anything else: the form, the limits, the permissions
-//! and the storage options (`remote/posted_options.rs`). The process that finds or opens a file checks it
-//! again (`source/confinement.rs`), and so does the process that connects to an address
-//! (`remote/address_guard.rs`). The query then runs like any other, and its messages are encoded as frames.
+//! and the storage options (`remote/src/posted_options.rs`). The process that finds or opens a file checks it
+//! again (`source/src/files/confinement.rs`), and so does the process that connects to an address
+//! (`remote/src/address_guard.rs`). The query then runs like any other, and its messages are encoded as frames.
 //! `docs/posted-queries.md` lists what each field can reach, and the check for each.
 
 use std::sync::Arc;

@@ -1,18 +1,16 @@
 //! Operators and loops that run a plan on this machine.
 //!
-//! - `background_execution`: runs a DataFusion plan on threads of its own, which send batches to a
-//!   synchronous consumer.
-//! - `buffered_answers`: answers of a finished table, produced ahead of their consumer.
-//! - `finished_table`: A finished aggregate table as the input of the plan above the aggregation.
-//! - `map`: the map of a query.
-//! - `ordered_rows`: the runner of the row path.
-//! - `partial_table_merge`: the merge of partial tables that earlier runs have written, and the result of
-//!   the merged table.
+//! - `background_execution`: runs a DataFusion plan on threads of its own, for a synchronous consumer.
+//! - `buffered_answers`: produces the answers of a finished table ahead of their consumer, in bounded memory.
+//! - `finished_table`: a finished aggregate table as the input of the finish plan.
+//! - `map`: filters and computes the rows of each split, mostly without executing a DataFusion plan.
+//! - `ordered_rows`: the runner of the row path: a lane per split, emptied in input order.
+//! - `partial_table_merge`: merges partial tables of earlier runs and computes the result.
 //! - `result_columns`: names and types of the result's columns, as a user would write them.
-//! - `results`: the result of a query.
-//! - `row_calculation`: evaluates the expressions above a limit, for the rows that the limit lets through.
-//! - `scan`: A source as a table that DataFusion can plan over, and its splits as partitions.
-//! - `table_runner`: the runner of the table path.
+//! - `results`: an iterator over the batches of a result, with the coverage at its end.
+//! - `row_calculation`: evaluates the expressions above a limit only for the rows within the limit.
+//! - `scan`: a source as a DataFusion table whose partitions are its splits.
+//! - `table_runner`: the runner of the table path: maps splits into tables, passes the gate, merges.
 
 pub(crate) mod background_execution;
 pub(crate) mod buffered_answers;

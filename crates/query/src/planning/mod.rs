@@ -1,13 +1,13 @@
 //! Execution paths, and what a query need not read.
 //!
-//! - `build_sides`: build sides.
-//! - `dictionary_keys`: text group keys as dictionary codes.
-//! - `execution_path`: the choice of a query's execution path.
-//! - `pruning`: pruning.
-//! - `row_sampling`: samples of a source's rows.
-//! - `source_statistics`: source statistics for the join planner.
-//! - `stand_in_tables`: stand-in tables.
-//! - `unresolved_tables`: unresolved tables of a query.
+//! - `build_sides`: small join inputs, held in memory beside the stream that is read in splits.
+//! - `dictionary_keys`: rewrites a map so that text group keys arrive as dictionary codes.
+//! - `execution_path`: splits an optimised plan into map, tables and finish, or chooses the engine path.
+//! - `pruning`: leaves out row groups, blocks, text rows and nested fields without use for a query.
+//! - `row_sampling`: `TABLESAMPLE` by hashes of row locations, the same for any number of threads.
+//! - `source_statistics`: estimated row counts and value ranges of a source, for the join planner.
+//! - `stand_in_tables`: tables with columns named by position that replace a part of a plan.
+//! - `unresolved_tables`: table names that are neither sources nor files, for language bindings.
 
 pub(crate) mod build_sides;
 pub(crate) mod dictionary_keys;

@@ -2,7 +2,7 @@
 //! statements.
 //!
 //! The answers of `DESCRIBE` and `EXPLAIN` become `VALUES` lists. A summary takes one pass over the rows: one
-//! [aggregate](tidemill_tables::summary) of all columns, whose answer `unnest` then splits into a row for
+//! [aggregate](tidemill_tables::aggregates::summary) of all columns, whose answer `unnest` then splits into a row for
 //! each column. Its distinct counts and quantiles are those of the sketches.
 
 use std::ops::ControlFlow;
@@ -89,7 +89,7 @@ const SUMMARY_COLUMNS: &str = "s['column_name'] AS column_name, s['column_type']
     round(100.0 * (s['count'] - s['known']) / nullif(s['count'], 0), 2) AS null_percentage";
 
 /// Builds the statement that answers `SUMMARIZE` of a query with the columns of `schema`. `call` is the
-/// [aggregate](tidemill_tables::summary) of all of them.
+/// [aggregate](tidemill_tables::aggregates::summary) of all of them.
 pub(crate) fn build_summarize_statement(
     statement: &Statement,
     schema: &Schema,

@@ -225,7 +225,7 @@ impl ShippedFile {
     /// Returns the files that a program opens by name; fetches remote ones first.
     ///
     /// # Errors
-    /// Fails as [`ProgramFiles::prepare_files`](tidemill_source::program_files::ProgramFiles::prepare_files).
+    /// Fails as [`ProgramFiles::prepare_files`](tidemill_source::programs::program_files::ProgramFiles::prepare_files).
     pub fn collect_from_program(
         program: Option<&FilterProgram>,
         cancel: &CancelFlag,

@@ -1,7 +1,7 @@
 //! Scratch files with partitioned groups or rows, through which workers exchange what is too large to send.
 //!
 //! ```text
-//!   a task's table                      one file, runs of sections           ranges     (tables/ranges.rs)
+//!   a task's table                      one file, runs of sections           ranges     (KeyHashRanges)
 //!     chunk ── by hash ── G G G ──────►  │ 0 │ 1 │ … │ 63 │                   │
 //!     chunk ── by hash ── G G G ──────►  │ 0 │ 1 │ … │ 63 │                   ▼
 //!   another task's ───────────────────►  …                      range 1 of all files, in their order ─ merge ─ finish

@@ -1,7 +1,7 @@
 //! Turbo: answers that may rest on a part of the input, and state the coverage and the error.
 //!
 //! The input is cut finely, and its splits are read in a sampling order that is fixed before anything is read
-//! ([`DrawnOrder`](tidemill_sampling::SamplingOrder)). So at any moment the splits read are a sample of all. The
+//! ([`SamplingOrder`](tidemill_sampling::SamplingOrder)). So at any moment the splits read are a sample of all. The
 //! [runner](local_runner) decides by the clock and by bytes, never by rows, when to stop.
 //!
 //! Sums and counts are scaled up to the whole input, and the variation between splits gives their error

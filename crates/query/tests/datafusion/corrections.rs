@@ -1281,7 +1281,10 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A window over whole partitions holds all of its input, a window over equal rows holds all of them, \
             and neither charges the memory pool.",
         issue: None,
-        files: &["operators/src/windows/whole_partitions.rs", "operators/src/windows/running_totals.rs"],
+        files: &[
+            "operators/src/windows/whole_partitions.rs",
+            "operators/src/windows/running_totals.rs",
+        ],
         parts: &["rule EqualsAtOnce", "rule OnePartitionAtATime"],
         evidence: Evidence::Check(|| {
             crate::bare::peak_bytes("SELECT s, count(*) OVER () FROM wide")

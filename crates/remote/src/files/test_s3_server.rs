@@ -151,7 +151,7 @@ impl TestS3Server {
     }
 
     /// Returns the state that rules may change.
-    pub(super) fn shared(&self) -> Arc<SharedServer> {
+    pub(super) fn shared_state(&self) -> Arc<SharedServer> {
         Arc::clone(&self.shared)
     }
 

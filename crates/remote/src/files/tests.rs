@@ -951,7 +951,7 @@ fn large_files_are_sent_in_parts_and_replace_no_object() {
     assert_eq!(send(skip).unwrap().skipped, 1);
     // Another client creates the object after the check, and before the upload is completed.
     server.with_state(|state| state.objects.clear());
-    let faster = server.shared();
+    let faster = server.shared_state();
     server.set_fault_rule(move |request| {
         if request.method == "POST" && request.query.contains_key("uploadId") {
             faster.store("l", b"theirs".to_vec());

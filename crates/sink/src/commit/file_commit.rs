@@ -102,7 +102,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 struct StagingLockRecord {
     version: u64,
     run: String,
-    /// The names that the run may write, as [`PathTemplate::pattern`](super::path_template::PathTemplate).
+    /// The names that the run may write, as [`PathTemplate::pattern`](crate::writing::path_template::PathTemplate).
     pattern: String,
     /// Number of folders, from the destination upwards, that the run created.
     created: usize,

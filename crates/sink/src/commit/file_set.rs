@@ -62,7 +62,7 @@ impl FileSet {
     /// Begins a set below `root`, in the format of `spec`.
     ///
     /// # Errors
-    /// Returns the errors of [`Sink::create`](super::Sink::create).
+    /// Returns the errors of [`Sink::create`](crate::Sink::create).
     pub fn create(
         root: &Path,
         spec: &SinkSpec,
@@ -124,7 +124,7 @@ impl FileSet {
     /// Makes the finished files visible at once.
     ///
     /// # Errors
-    /// Returns the errors of [`Sink::commit`](super::Sink::commit).
+    /// Returns the errors of [`Sink::commit`](crate::Sink::commit).
     pub fn commit(
         self,
         root: &Path,

@@ -1,13 +1,13 @@
 //! Commits of staged files: atomic renames, S3 uploads, and their recovery.
 //!
-//! - `coverage_file`: the file of a run's coverage, beside its output.
-//! - `file_commit`: atomic commit of files.
-//! - `file_set`: files of known names that appear together.
-//! - `fs`: the file-system operations of the sink, one function each.
-//! - `local_paths`: resolution of local paths.
-//! - `object_set`: objects of known names, written by worker processes, that appear together.
-//! - `s3_commit`: atomic commit of objects to `s3://`.
-//! - `staged_file`: staged files of any content, which appear whole or not at all.
+//! - `coverage_file`: writes a run's coverage beside its output.
+//! - `file_commit`: makes all files of a run visible at once; staging folder, manifest, recovery.
+//! - `file_set`: files with known names, written by several processes and committed together.
+//! - `fs`: the file-system operations of the sink; tests can make each one fail.
+//! - `local_paths`: resolves links in output paths, and recognizes devices and descriptors.
+//! - `object_set`: objects with known names, uploaded by worker processes and completed together.
+//! - `s3_commit`: makes all objects of a run visible in a bucket, or none; upload log, recovery.
+//! - `staged_file`: one file of any content that appears whole or not at all.
 
 pub mod coverage_file;
 pub(crate) mod file_commit;

@@ -105,7 +105,7 @@ impl ObjectSet {
     /// Begins a set below the folder that `spec` names.
     ///
     /// # Errors
-    /// Returns the errors of [`Sink::create`](super::Sink::create).
+    /// Returns the errors of [`Sink::create`](crate::Sink::create).
     pub fn create(
         spec: &SinkSpec,
         format: OutputFormat,
@@ -182,7 +182,7 @@ impl ObjectSet {
     /// Makes the adopted objects visible at once.
     ///
     /// # Errors
-    /// Returns the errors of [`Sink::commit`](super::Sink::commit).
+    /// Returns the errors of [`Sink::commit`](crate::Sink::commit).
     pub fn commit(self, overwrite: bool, tick: WaitCallback<'_>) -> Result<OutputSummary> {
         let ObjectSet { staging: mut remote, folder: place, state } = self;
         let mut done = state.into_inner().adopted_objects;

@@ -1,17 +1,13 @@
 //! Writers: rows to encoders and files, partitioned by path template, compressed.
 //!
-//! - `codec_resolution`: chooses the codec of an output from the user's request, the file name and the
-//!   format's abilities.
-//! - `compression`: compression of outputs.
+//! - `codec_resolution`: chooses a codec from the user's request, the file name and the format.
+//! - `compression`: codecs of outputs, and the writer that compresses text as a whole.
 //! - `encoder_output`: the receiver of an encoder's bytes, shared with the owner of the output.
-//! - `partitioned_files`: writes many files at once within a memory budget, with one of them open at a
-//!   time.
-//! - `path_template`: path templates, such as `out/{state}/{day}.parquet`, and the encoding of values in
-//!   paths.
-//! - `row_router`: groups rows by the columns that a path names, so that each group goes to one file.
-//! - `row_writer`: the writer of one file in any of the formats.
-//! - `value_text`: the text of one value, the same in CSV, in a path, in a table and (quoted if JSON
-//!   requires it) in JSON.
+//! - `partitioned_files`: writes many files within a memory budget, with one of them open.
+//! - `path_template`: paths such as `out/{state}/{day}.parquet`, and the encoding of values in paths.
+//! - `row_router`: groups the rows of a batch by the path of their file.
+//! - `row_writer`: writes one file in any format.
+//! - `value_text`: the text of a value in CSV, JSON, paths and tables.
 
 pub(crate) mod codec_resolution;
 pub(crate) mod compression;

@@ -2,7 +2,7 @@
 //!
 //! A process that answers requests from a network is confined once. From then on it reads only files below
 //! the allowed folders, whatever names them: a URL, a pattern, a link, or a split that another process
-//! described. It does not contact addresses that tell a machine its identity (`remote/guard.rs`). A
+//! described. It does not contact addresses that tell a machine its identity (`remote/src/address_guard.rs`). A
 //! confinement ends only with the process.
 //!
 //! A name is checked before the disk is accessed, so that nobody learns which files exist. The matches of a

@@ -23,7 +23,7 @@
 //! 2007).
 //!
 //! For a remote file, the requested chunks of all later row groups are announced beforehand
-//! ([`access_plan`](crate::access_plan)) and fetched concurrently, together with the gaps between neighbours:
+//! ([`access_plan`](crate::files::access_plan)) and fetched concurrently, together with the gaps between neighbours:
 //! a request costs as much time as a few MB. Only a row group with more than
 //! [`PREFETCHED_ROW_GROUP_BYTES_MAX`] of requested chunks is read through windows, one per column. At most
 //! [`PENDING_FOOTERS_MAX`] footers are requested concurrently, with one request each unless a footer is very

@@ -1,9 +1,8 @@
 //! Rejected records: faults, counts and the reject log.
 //!
-//! - `occurrence_counts`: counts by name with the location of the first occurrence, for unknown keys and
-//!   for type mismatches.
-//! - `record_fault`: faults of rejected records, with reasons and hints for the command line.
-//! - `reject_log`: log of malformed records.
+//! - `occurrence_counts`: counts unknown keys and type mismatches by name, with their first locations.
+//! - `record_fault`: the reason why a record was rejected, with hints for the command line.
+//! - `reject_log`: enforces the limit of rejected records, locates them and writes copies.
 
 pub(crate) mod occurrence_counts;
 pub(crate) mod record_fault;

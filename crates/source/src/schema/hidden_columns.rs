@@ -9,7 +9,7 @@
 //! identifies the record independently of the query. Blank lines, comments and a header are not records. The
 //! number of records before the middle of a text is unknown. If numbers are wanted, text is therefore read
 //! from its beginning to its end
-//! ([`SplitOptions::keeps_row_numbers`](super::SplitOptions::keeps_row_numbers)). Row groups and blocks know
+//! ([`SplitOptions::keeps_row_numbers`](crate::SplitOptions::keeps_row_numbers)). Row groups and blocks know
 //! their rows, and are split as usual.
 //!
 //! ```text

@@ -1,21 +1,20 @@
 //! Format detection, type inference and the unification of columns across files.
 //!
-//! - `content_detection`: content detection.
-//! - `distinct_map_keys`: removal of repeated map keys.
-//! - `field_promotion`: field promotion.
-//! - `file_columns`: column layouts of sources whose files differ.
+//! - `content_detection`: determines compression and format from a file's first bytes instead of its name.
+//! - `distinct_map_keys`: keeps the last entry of each key in a map.
+//! - `field_promotion`: turns the fields of a nested record into columns of the source.
+//! - `file_columns`: maps a source's columns to positions in files whose columns differ.
 //! - `flag_distribution`: distributes command-line flags over the files of a query.
-//! - `hidden_columns`: hidden columns, which every source has besides those of its files.
-//! - `log_detection`: format detection for log files, whose names only show that they are logs.
+//! - `hidden_columns`: columns such as `filename` and `file_row_number`, which `*` leaves out.
+//! - `log_detection`: detects the format of log files by their lines.
 //! - `log_names`: recognizes the names of log files, including rotated ones.
-//! - `low_cardinality`: detects low-cardinality text columns, which are read as dictionary codes when they
-//!   are group keys.
-//! - `nested_projection`: projections of nested columns.
-//! - `promoted_records`: extraction of promoted records.
-//! - `schema_compatibility`: compatibility of schemas.
-//! - `source_sample`: sampling of a source before its column types are known.
-//! - `text_options`: text options.
-//! - `type_unification`: type unification.
+//! - `low_cardinality`: detects low-cardinality text columns, which group keys read as dictionary codes.
+//! - `nested_projection`: reads only the used fields of a nested column.
+//! - `promoted_records`: extracts columns from structs, JSON in strings, and rowfile rows in bytes.
+//! - `schema_compatibility`: compares schemas: can a reader with one read data of another?
+//! - `source_sample`: reads the first records of some files, from which types are inferred.
+//! - `text_options`: the options of text formats, and the formats that support each.
+//! - `type_unification`: the common type of a column in several files, and casts to it.
 
 pub(crate) mod content_detection;
 pub(crate) mod distinct_map_keys;

@@ -126,7 +126,7 @@ pub struct Split {
     /// Stored size in bytes.
     pub bytes: u64,
     /// Start of the first record, if that is known exactly; see
-    /// [`Source::resolve_exact_starts`](super::Source::resolve_exact_starts).
+    /// [`Source::resolve_exact_starts`](crate::Source::resolve_exact_starts).
     pub exact_start: Option<u64>,
 }
 

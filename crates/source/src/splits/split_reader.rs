@@ -6,7 +6,7 @@
 //!                                         └─ held until the split is accepted
 //! ```
 //!
-//! An extractor reads JSON records in a promoted column ([`promoted_records`](super::promoted_records)). It
+//! An extractor reads JSON records in a promoted column ([`promoted_records`](crate::schema::promoted_records)). It
 //! finds rows whose JSON is no record, when their position in the file is no longer known. The reader then
 //! locates them by counting the block's records again, which costs only files that have such rows.
 

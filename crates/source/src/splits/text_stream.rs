@@ -37,7 +37,7 @@ pub(crate) enum ReadExtent {
 /// Opens a file, and reads it to its end if it is compressed, to find damage.
 ///
 /// # Errors
-/// [`Error::Corrupt`](super::Error::Corrupt); those of reading.
+/// [`Error::Corrupt`](crate::Error::Corrupt); those of reading.
 pub(crate) fn verify_compressed_file(file: &SourceFile, watch: ReadContext) -> Result<()> {
     let cancel = watch.cancel.clone();
     // Opening the file checks that it is unchanged.

@@ -52,7 +52,6 @@ pub(crate) struct FirstValuesSpec {
     /// The ORDER BY columns; empty for input order.
     pub(crate) order_fields: Fields,
     /// The sort fields of `order_fields`.
-    /// The sort fields of `order_fields`.
     pub(crate) sort_fields: Vec<SortField>,
 }
 

@@ -2,7 +2,7 @@
 //! it samples, `maximum` and `collect`.
 //!
 //! For such a list no other values are kept on either path: tables use [`find_array_agg_limit`], DataFusion
-//! [accumulators](crate::first_values) of this crate, as its own `array_agg` keeps all values of a group to
+//! [accumulators](super::first_values) of this crate, as its own `array_agg` keeps all values of a group to
 //! the end.
 
 use std::sync::Arc;

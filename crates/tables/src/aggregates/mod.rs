@@ -1,28 +1,26 @@
 //! Aggregate functions: definitions, SQL signatures, rewrites, and accumulators for DataFusion's operators.
 //!
-//! - `accumulators`: dataFusion accumulators over the states of aggregate tables.
-//! - `aggregate_calls`: mapping of aggregate calls in DataFusion's plans to mergeable functions.
-//! - `aggregate_functions`: the aggregate functions that Tidemill adds to SQL (`unique`, `top_k`,
-//!   `quantile` and so on).
-//! - `approximate_aggregates`: dataFusion's approximate aggregates, computed by Tidemill's states.
-//! - `distinct_rewrite`: an optimizer rule that turns `DISTINCT` aggregates into two aggregations, whatever
-//!   other aggregates stand beside them.
-//! - `first_rows`: the first rows of each group.
-//! - `first_values`: dataFusion accumulators for the first values of each group by an ORDER BY, or for all
-//!   of them.
-//! - `limited_lists`: lists of which a query uses only the first values.
-//! - `median`: `median` on DataFusion's path, by the states of aggregate tables.
-//! - `order_sensitive_aggregates`: aggregates over a group's first rows, or over all of them in order.
-//! - `precision_recorder`: the precision of estimates on DataFusion's path.
-//! - `row_counter`: A row counter for plans that run on one thread.
-//! - `sliding_bitwise`: logical and bitwise aggregates over sliding window frames.
-//! - `statistics`: variances, covariances, correlations and regressions, in aggregate tables and on
-//!   DataFusion's path.
-//! - `sum_udafs`: `sum` and `avg` (also called `mean`) on DataFusion's path.
+//! - `accumulators`: DataFusion accumulators over the states of aggregate tables.
+//! - `aggregate_calls`: maps aggregate calls in DataFusion's plans to mergeable functions.
+//! - `aggregate_functions`: names, parameters, types and documentation of `unique`, `top_k`, `quantile` and
+//!   others.
+//! - `approximate_aggregates`: `approx_distinct` and similar DataFusion aggregates, computed with Tidemill's
+//!   states.
+//! - `distinct_rewrite`: an optimizer rule that turns `DISTINCT` aggregates into two aggregations.
+//! - `first_rows`: an optimizer rule that turns `row_number() <= n` into an aggregation.
+//! - `first_values`: DataFusion accumulators for each group's first values by an ORDER BY.
+//! - `limited_lists`: keeps only the used values of lists such as `array_slice(array_agg(x), 1, 3)`.
+//! - `median`: `median` on the engine path, exact and with the states of aggregate tables.
+//! - `order_sensitive_aggregates`: `first_value`, `last_value`, `array_agg` and others as first rows by a
+//!   total order.
+//! - `precision_recorder`: collects the precision of a run's estimates on the engine path.
+//! - `row_counter`: a row number for plans on one thread that keeps no rows.
+//! - `sliding_bitwise`: `bool_or`, `bit_and` and similar aggregates over sliding window frames.
+//! - `statistics`: variances, covariances, correlations and regressions from exact sums.
+//! - `sum_udafs`: `sum` and `avg` on the engine path, checked and independent of order.
 //! - `summary`: `SUMMARIZE` as one aggregate of all columns of a query.
-//! - `tidemill_udafs`: the DataFusion declarations of Tidemill's aggregate functions
-//!   ([`TidemillAggregate`]).
-//! - `wide_sums`: sums and means of types that the states of partial tables do not hold.
+//! - `tidemill_udafs`: the DataFusion declarations of Tidemill's aggregate functions.
+//! - `wide_sums`: sums and means of intervals, durations, times and wide decimals.
 
 pub(crate) mod accumulators;
 pub mod aggregate_calls;

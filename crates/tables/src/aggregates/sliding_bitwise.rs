@@ -35,7 +35,6 @@ pub(crate) fn wrap_sliding_udafs<'a>(
 }
 
 /// A function with an implementation over sliding frames.
-/// A function with an implementation over sliding frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SlidingFunction {
     BoolAnd,
@@ -58,7 +57,6 @@ impl SlidingFunction {
     }
 }
 
-/// The declaration of such a function: DataFusion's, with another accumulator over sliding frames.
 /// The declaration of such a function: DataFusion's, with another accumulator over sliding frames.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SlidingUdaf {

@@ -394,7 +394,6 @@ impl AggregateUDFImpl for HigherMomentUdaf {
 }
 
 /// The DataFusion declaration of a statistic.
-/// The DataFusion declaration of a statistic.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct StatisticUdaf {
     datafusion_udaf: Arc<AggregateUDF>,

@@ -7,7 +7,7 @@
 //! Grouped sums keep the states of partial tables ([`state`]). A single group, as in a window, keeps a
 //! [`TotalAccumulator`], which also retracts values, so that a sliding frame is as exact as a new sum.
 //!
-//! [`wide_sums`](crate::wide_sums) adds up the types that these states do not hold: intervals, durations and
+//! [`wide_sums`](super::wide_sums) adds up the types that these states do not hold: intervals, durations and
 //! decimals of other widths.
 
 use std::any::Any;
@@ -55,7 +55,6 @@ pub(crate) fn create_sum_udafs() -> impl Iterator<Item = AggregateUDF> {
 }
 
 /// The two functions of this module.
-/// The two functions of this module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum SumOrMean {
     Sum,
@@ -78,7 +77,6 @@ impl SumOrMean {
     }
 }
 
-/// The DataFusion declaration of `sum` or `avg`.
 /// The DataFusion declaration of `sum` or `avg`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SumUdaf {

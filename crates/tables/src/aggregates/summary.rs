@@ -64,7 +64,6 @@ const SUMMARY_ANSWERS: [(&str, ColumnScope); 10] = [
 pub const NON_NULL_COUNT_NAME: &str = "known";
 
 /// The columns that have an answer.
-/// The columns that have an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ColumnScope {
     /// Any column.
@@ -81,7 +80,6 @@ pub struct QuerySummary {
     columns: Vec<SummarizedColumn>,
 }
 
-/// A summarized column and the arguments in which it arrives.
 /// A summarized column and the arguments in which it arrives.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SummarizedColumn {
@@ -325,7 +323,6 @@ pub fn create_summary_udaf(
     })
 }
 
-/// The DataFusion declaration of the summary function.
 /// The DataFusion declaration of the summary function.
 #[derive(Debug)]
 struct SummaryUdaf {

@@ -52,7 +52,6 @@ pub fn create_tidemill_udafs(
 }
 
 /// The DataFusion declaration of one of Tidemill's aggregate functions.
-/// The DataFusion declaration of one of Tidemill's aggregate functions.
 #[derive(Debug, Clone)]
 struct TidemillUdaf {
     aggregate: TidemillAggregate,

@@ -1,13 +1,12 @@
 //! Group keys: indexes from keys to groups, dictionary codes, hash partitions and scattered rows.
 //!
-//! - `batch_slices`: batch slices, between which the size of a table is checked.
-//! - `cache_prefetch`: prefetching into the CPU cache.
-//! - `gather_columns`: column buffers from which rows are gathered in another order.
-//! - `group_codes`: keys as small integers.
-//! - `group_index`: A hash table that maps the keys of rows to group numbers.
-//! - `hash_partitions`: the hash partition of a key, at each depth of partitioning.
-//! - `scatter`: scattering of rows to their hash partitions, for inputs in which hardly any two rows belong
-//!   to one group.
+//! - `batch_slices`: cuts a batch so that the size of a table is checked often enough.
+//! - `cache_prefetch`: CPU instructions that prefetch memory into the cache.
+//! - `gather_columns`: reused column buffers from which rows are gathered in another order.
+//! - `group_codes`: finds groups by combinations of small integer keys, without hashing.
+//! - `group_index`: a hash table that maps the keys of rows to group numbers.
+//! - `hash_partitions`: selects the hash partition of a key, at each depth of partitioning.
+//! - `scatter`: sends rows to hash partitions ungrouped, while hardly any share a group.
 
 pub mod batch_slices;
 pub(crate) mod cache_prefetch;

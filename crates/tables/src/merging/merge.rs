@@ -245,7 +245,6 @@ pub struct ChunkMerger {
     /// Number of scattered rows.
     scattered_rows: AtomicUsize,
     /// Number of groups added, counted once per chunk.
-    /// Number of groups added, counted once per chunk.
     enqueued_groups: AtomicUsize,
     /// Account usage in bytes at which the next attempt to group scattered rows early takes place.
     early_grouping_at_bytes: AtomicUsize,
@@ -814,7 +813,6 @@ fn select_rows(batch: &RecordBatch, rows: &[u32]) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(taken.schema(), columns)?)
 }
 
-/// A partition, or a part of one, whose answer has not been computed yet.
 /// A partition, or a part of one, whose answer has not been computed yet.
 enum UnfinishedPartition {
     Memory(AggregateTable, MemoryCharge),

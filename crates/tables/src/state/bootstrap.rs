@@ -17,7 +17,6 @@ use crate::value_encoding;
 pub(crate) const BOOTSTRAP_CONFIDENCE: f64 = 0.95;
 
 /// The sketch kind of bootstrap sums.
-/// The sketch kind of bootstrap sums.
 pub(super) struct BootstrapKind {
     empty_state: BootstrapSum,
     seed: u64,

@@ -12,7 +12,6 @@ use super::{
 use crate::value_encoding;
 
 /// The count of each group.
-/// The count of each group.
 pub(super) struct CountStates {
     counts: Vec<i64>,
     output_type: DataType,

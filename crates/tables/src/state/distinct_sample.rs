@@ -62,7 +62,6 @@ impl ArrowWeight for f64 {
 }
 
 /// The sketch kind of samples of distinct values.
-/// The sketch kind of samples of distinct values.
 pub(super) struct DistinctSampleKind<W: SampleWeight> {
     empty_state: DistinctSample<W>,
     argument_type: DataType,

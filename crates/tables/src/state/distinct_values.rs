@@ -14,7 +14,6 @@ use crate::spec::{SketchPrecision, TableAggregate};
 use crate::value_encoding;
 
 /// The sketch kind of lists of distinct values.
-/// The sketch kind of lists of distinct values.
 pub(super) struct DistinctValuesKind {
     empty_state: DistinctValues,
     argument_type: DataType,

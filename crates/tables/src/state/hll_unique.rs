@@ -21,7 +21,6 @@ pub(super) fn compute_published_error(hll: &Hll) -> f64 {
 }
 
 /// The sketch kind of HyperLogLogs.
-/// The sketch kind of HyperLogLogs.
 pub(super) struct HllKind {
     empty_state: Hll,
 }

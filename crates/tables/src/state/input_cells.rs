@@ -270,7 +270,6 @@ pub struct CellQuantiles {
     /// Number of the split that brought the last row, plus 1; 0 before the first row.
     last_split_plus_one: u64,
     /// Number of splits that contain the group, counted as in [`CellSums`].
-    /// Number of splits that contain the group, counted as in [`CellSums`].
     split_count: u32,
     /// Heap memory of the histograms, in bytes.
     heap_bytes: usize,

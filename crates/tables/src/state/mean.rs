@@ -14,7 +14,6 @@ use super::{
 use crate::spec::TableAggregate;
 
 /// The sum and the count of each group.
-/// The sum and the count of each group.
 pub(super) struct MeanStates {
     output_name: String,
     sum_states: Box<dyn StateColumn>,

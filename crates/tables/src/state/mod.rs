@@ -165,9 +165,8 @@ impl GroupedRows<'_> {
 /// The mapping from incoming states to groups: state `incoming_rows[i]` is merged into group `groups[i]`.
 pub(crate) struct StateRoutes<'a> {
     /// Indexes into the incoming states.
-    /// The groups that receive them, each at most once.
-    /// The groups that receive them, each at most once.
     pub incoming_rows: &'a [u32],
+    /// The groups that receive them, each at most once.
     pub groups: &'a [usize],
     /// Number of groups, including those that this merge creates.
     pub group_count: usize,

@@ -1,5 +1,5 @@
 //! Counts and exact sums of values, squares and products, from which
-//! [`MomentStatistic`](crate::statistics::MomentStatistic) computes its answers.
+//! [`MomentStatistic`](crate::aggregates::statistics::MomentStatistic) computes its answers.
 
 use std::sync::Arc;
 

@@ -237,7 +237,6 @@ impl ElementStates {
 // ── lists ────────────────────────────────────────────────────────────────────────────────
 
 /// The states of lists' elements.
-/// The states of lists' elements.
 struct NestedListStates {
     element_states: ElementStates,
     /// For each group that has seen a list, the places of its elements.
@@ -379,7 +378,6 @@ fn expect_list_states(
 
 // ── maps ─────────────────────────────────────────────────────────────────────────────────
 
-/// The states of maps' values, by key.
 /// The states of maps' values, by key.
 struct NestedMapStates {
     element_states: ElementStates,
@@ -583,7 +581,6 @@ impl StateColumn for NestedMapStates {
 
 // ── structs ──────────────────────────────────────────────────────────────────────────────
 
-/// The states of structs' fields.
 /// The states of structs' fields.
 struct NestedStructStates {
     field_states: Vec<Box<dyn StateColumn>>,

@@ -15,7 +15,6 @@ use crate::spec::{MergeableFunction, SketchPrecision, TableAggregate};
 use crate::value_encoding;
 
 /// The sketch kind of quantile histograms.
-/// The sketch kind of quantile histograms.
 pub(super) struct QuantilesKind;
 
 impl SketchKind for QuantilesKind {

@@ -248,7 +248,6 @@ impl<K: SketchKind + ?Sized> BufferedSketchStates<K> {
 const CACHED_STATES_BYTES_MAX: usize = 1 << 17;
 
 /// The state column of a sketch kind.
-/// The state column of a sketch kind.
 pub(super) struct SketchStates<K: SketchKind> {
     kind: K,
     aggregate: TableAggregate,

@@ -49,7 +49,6 @@ impl BufferedItem for ShortItem {
 }
 
 /// The sketch kind of frequent values.
-/// The sketch kind of frequent values.
 pub(super) struct TopKKind<I> {
     k: usize,
     empty_state: TopK,

@@ -63,7 +63,7 @@ pub(super) struct WindowCall {
     evaluation: CallEvaluation,
     /// Index of its keys in the chain's `window_keys`.
     pub keys_index: usize,
-    /// Whether its SQL partitions are the groups of the hash partition.
+    /// True if its SQL partitions are the groups of the hash partition.
     partitions_are_groups: bool,
     output_type: DataType,
 }

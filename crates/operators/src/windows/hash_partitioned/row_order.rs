@@ -171,7 +171,7 @@ fn rows_by_group(groups: &[usize], count: usize) -> (Vec<u32>, RangeStarts) {
 struct KeyCodes {
     /// One code for each row; arbitrary for a null.
     codes: Vec<u64>,
-    /// Whether equal codes mean equal values.
+    /// True if equal codes mean equal values.
     is_exact: bool,
 }
 
