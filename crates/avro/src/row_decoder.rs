@@ -27,7 +27,7 @@ const OFFSET_OVERFLOW: ValueFault = "more items than a column has room for";
 /// A decoder of the wanted columns of rows, which steps over the others.
 pub(crate) struct RowDecoder {
     file_columns: Vec<AvroFileColumn>,
-    /// Index into `file_columns` of each wanted column.
+    /// Index into `column_layouts` of each wanted column.
     wanted_columns: Vec<usize>,
     schema: SchemaRef,
     row_count: usize,

@@ -42,7 +42,7 @@ pub mod type_mismatches;
 pub mod unknown_keys;
 
 pub use cancellation::CancelFlag;
-pub use cores::{ComputeTurn, CoreSharing, Priority};
+pub use cores::{ComputeTurn, CoreSharing, RunPriority};
 pub use coverage::Coverage;
 pub use error::{BadRecord, BoxedHostError, Error, ErrorClass, Result};
 pub use memory_account::MemoryAccount;

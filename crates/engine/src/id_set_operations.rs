@@ -24,7 +24,7 @@ use tidemill_query::{Query, QueryPlan};
 use tidemill_remote::StorageOptions;
 use tidemill_remote::location::decoded_web_path;
 use tidemill_sink::{CompressedStagedFile, OutputFormat, Sink, SinkSpec};
-use tidemill_sort::id_sets::{self, IdFormat, IdSetInput};
+use tidemill_sort::id_sets::{self, IdFormat, IdSetOperand};
 use tidemill_source::{
     COMPRESSION_MAGIC_BYTES, Compression, Format as SourceFormat, SourceSpec, decompressing_reader,
     detect_compression,
@@ -199,7 +199,7 @@ fn run_operation(
             // set.
             Err(error) if is_empty_text_table(name, request, settings) => {
                 untold.get_or_insert(error);
-                inputs.push(IdSetInput::from_batches(name, |_| Ok(())));
+                inputs.push(IdSetOperand::from_batches(name, |_| Ok(())));
             }
             Err(error) => return Err(error),
         }
@@ -285,7 +285,7 @@ fn open_input(
     request: &IdSetRequest,
     settings: &RunSettings,
     options: &id_sets::IdSetOptions,
-) -> Result<IdSetInput<'static>> {
+) -> Result<IdSetOperand<'static>> {
     let is_standard = name == "-";
     let format = match resolve_input_format(name, request) {
         IdSetFormat::Table => {
@@ -297,12 +297,12 @@ fn open_input(
     };
     if is_standard {
         let input = match format {
-            IdFormat::Text => IdSetInput::new(
+            IdFormat::Text => IdSetOperand::new(
                 "standard input",
                 format,
                 LazyDecompressingReader::Unread(io::stdin()),
             ),
-            IdFormat::Raw => IdSetInput::new("standard input", format, io::stdin()),
+            IdFormat::Raw => IdSetOperand::new("standard input", format, io::stdin()),
         };
         return Ok(if request.inputs_are_sorted { input.assume_sorted() } else { input });
     }
@@ -323,14 +323,14 @@ fn open_input(
     let compression = file_compression(path, format)?;
     if compression != Compression::None {
         let file = std::fs::File::open(path).map_err(|error| Error::io("open", name, error))?;
-        let input = IdSetInput::new(name, format, decompressing_reader(file, compression, name)?);
+        let input = IdSetOperand::new(name, format, decompressing_reader(file, compression, name)?);
         return Ok(if request.inputs_are_sorted { input.assume_sorted() } else { input });
     }
     if request.inputs_are_sorted {
         let file = std::fs::File::open(path).map_err(|error| Error::io("open", name, error))?;
-        return Ok(IdSetInput::new(name, format, file).assume_sorted());
+        return Ok(IdSetOperand::new(name, format, file).assume_sorted());
     }
-    IdSetInput::from_file(path, format, options).map_err(error_from_ids)
+    IdSetOperand::from_file(path, format, options).map_err(error_from_ids)
 }
 
 /// Detects the compression of a file. Only the name tells it for raw ids, because any eight bytes are an id.
@@ -400,7 +400,7 @@ fn open_table_column(
     name: &str,
     request: &IdSetRequest,
     settings: &RunSettings,
-) -> Result<IdSetInput<'static>> {
+) -> Result<IdSetOperand<'static>> {
     let column = request.id_column.clone().map(|column| vec![column]);
     let query = Query::select_columns(table_source(name, request), column.as_deref(), None)?;
     let mut settings = settings.clone();
@@ -429,7 +429,7 @@ fn open_table_column(
     if !data_type.is_integer() && data_type != &DataType::Null {
         // A column without values has no type of its own: in a CSV file without rows it is text.
         if as_ids.is_none() && is_text_type(data_type) && !has_non_null_value(plan)? {
-            return Ok(IdSetInput::from_batches(name, |_| Ok(())));
+            return Ok(IdSetOperand::from_batches(name, |_| Ok(())));
         }
         let no_ids = Error::usage_with_hint(
             format!(
@@ -454,7 +454,7 @@ fn open_table_column(
     // The query starts when the merge first asks for its ids.
     let mut plan = Some(plan);
     let mut results = None;
-    Ok(IdSetInput::from_batches(name, move |ids| {
+    Ok(IdSetOperand::from_batches(name, move |ids| {
         let mut next = || -> Result<()> {
             if let Some(plan) = plan.take() {
                 results = Some(plan.run()?);

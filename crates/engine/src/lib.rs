@@ -55,7 +55,7 @@ pub use query::{
     TurboSettings,
 };
 pub use result_cache::ResultCache;
-pub use tidemill_base::cores::Priority;
+pub use tidemill_base::cores::RunPriority;
 pub use tidemill_base::{
     BadRecord, CancelFlag, Coverage, Error, ErrorClass, Result, RunId, RunProgress, RunSettings,
     RunStateFolder, StateFolder,

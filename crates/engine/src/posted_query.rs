@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
-use tidemill_base::cores::Priority;
+use tidemill_base::cores::RunPriority;
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{BadRecord, Error, Result};
 use tidemill_base::progress::{PlanOutline, RunProgress, WorkerProgress};
@@ -115,7 +115,7 @@ fn default_bad_record_limit() -> String {
 }
 
 fn default_priority() -> String {
-    Priority::default().to_string()
+    RunPriority::default().to_string()
 }
 
 impl PostedQuery {
@@ -128,7 +128,7 @@ impl PostedQuery {
         shown: &str,
         query: &Query,
         settings: &RunSettings,
-        priority: Priority,
+        priority: RunPriority,
     ) -> Result<PostedQuery> {
         if query.scratch != tidemill_query::ScratchSpec::default() {
             return Err(unsupported_by_master_error(

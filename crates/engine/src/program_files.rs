@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::redaction::redact_url;
 use tidemill_remote::StorageOptions;
+use tidemill_source::programs::companion_files::ProgramFiles;
 use tidemill_source::programs::filter_program::FilterProgram;
-use tidemill_source::programs::program_files::ProgramFiles;
 
 use crate::resource_limits::ResourceLimits;
 

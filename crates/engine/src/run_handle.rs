@@ -22,7 +22,7 @@ use arrow::array::{AsArray, LargeBinaryArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 use tidemill_base::cancellation::{CancelFlag, Interrupted};
-use tidemill_base::cores::{CoreSharing, PRIORITY_ENV_VAR, Priority};
+use tidemill_base::cores::{CoreSharing, PRIORITY_ENV_VAR, RunPriority};
 use tidemill_base::coverage::Coverage;
 use tidemill_base::error::{Error, Result, catch_panic, error_from_panic};
 use tidemill_base::state_folder::{RunId, StateFolder};
@@ -126,7 +126,7 @@ fn open_core_sharing(
     let variable = std::env::var(PRIORITY_ENV_VAR).ok();
     let Some(priority) = first_given_priority(own, variable.as_deref(), job)? else {
         // A run that requests no priority gets no warning.
-        return Ok((Some(CoreSharing::new(Priority::default())), None));
+        return Ok((Some(CoreSharing::new(RunPriority::default())), None));
     };
     let (home, why_not) = StateFolder::open();
     let Some(home) = home else { return Ok((None, why_not)) };
@@ -147,7 +147,7 @@ fn open_core_sharing(
 ///
 /// # Errors
 /// [`Error::Usage`] for an invalid priority.
-pub fn resolve_priority(own: &ResourceLimits, job: &ResourceLimits) -> Result<Priority> {
+pub fn resolve_priority(own: &ResourceLimits, job: &ResourceLimits) -> Result<RunPriority> {
     let variable = std::env::var(PRIORITY_ENV_VAR).ok();
     let said = first_given_priority(
         own.priority.as_deref(),
@@ -162,7 +162,7 @@ fn first_given_priority(
     own: Option<&str>,
     variable: Option<&str>,
     job: Option<&str>,
-) -> Result<Option<Priority>> {
+) -> Result<Option<RunPriority>> {
     let variable = variable.filter(|text| !text.trim().is_empty());
     match (own, variable, job) {
         (Some(text), _, _) | (None, None, Some(text)) => text.parse().map(Some),
@@ -485,7 +485,7 @@ impl RunHandle {
         settings: RunSettings,
     ) -> Result<RunHandle> {
         RunHandle::spawn(settings.cancel.clone(), settings.threads, move |messages| {
-            let merge = PartialTableMerge::with_repeat_policy(&partials, repeats, &settings)?;
+            let merge = PartialTableMerge::open_with_repeat_policy(&partials, repeats, &settings)?;
             send_results(messages, merge.schema().clone(), || merge.run())
         })
     }
@@ -1104,10 +1104,10 @@ mod tests {
             );
         };
         check(None, None, None, None);
-        check(None, None, Some("low"), Some(Priority::Low));
-        check(None, Some(" "), Some("low"), Some(Priority::Low));
-        check(None, Some("high"), Some("low"), Some(Priority::High));
-        check(Some("normal"), Some("high"), Some("low"), Some(Priority::Normal));
+        check(None, None, Some("low"), Some(RunPriority::Low));
+        check(None, Some(" "), Some("low"), Some(RunPriority::Low));
+        check(None, Some("high"), Some("low"), Some(RunPriority::High));
+        check(Some("normal"), Some("high"), Some("low"), Some(RunPriority::Normal));
         let error = first_given_priority(None, Some("urgent"), None).unwrap_err().to_string();
         let expected = "TIDEMILL_PRIORITY: `urgent` is not a priority";
         assert!(error.starts_with(expected), "{error}");

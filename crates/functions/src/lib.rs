@@ -11,7 +11,7 @@ mod list_reduce;
 mod nested;
 mod numbers;
 #[cfg(test)]
-mod reference_examples;
+mod reference_page_tests;
 mod row_function;
 mod signed_lengths;
 pub mod sketches;

@@ -233,7 +233,7 @@ impl Endpoint {
 
 /// Runs work that reads every answer's body as fast as it arrives, so that each request keeps its slot until
 /// its last byte.
-pub async fn read_bodies_at_full_speed<T>(work: impl Future<Output = T>) -> T {
+pub async fn keep_slots_until_last_byte<T>(work: impl Future<Output = T>) -> T {
     RequestContext::new(0, Vec::new()).run_within(work).await
 }
 

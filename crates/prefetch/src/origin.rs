@@ -149,7 +149,7 @@ impl StoreObject {
             ..GetOptions::default()
         };
         if let Some(ticket) = RequestContext::current() {
-            ticket.track_next_request();
+            ticket.count_retries_of_next_request();
         }
         let answer = self.store.get_opts(&self.meta.location, options).await;
         let answer = answer.map_err(|error| self.store_error(range.start, error))?;

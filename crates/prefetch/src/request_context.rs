@@ -81,7 +81,7 @@ impl RequestContext {
     }
 
     /// Starts to count sends: the store may retry the next request by itself.
-    pub(crate) fn track_next_request(&self) {
+    pub(crate) fn count_retries_of_next_request(&self) {
         self.send_state.store(NOT_SENT, Ordering::Relaxed);
     }
 

@@ -69,7 +69,7 @@ use tidemill_engine::run_handle::{
     PreparedRun, RunHandle, prepare_run, resolve_priority, write_to_sink,
 };
 use tidemill_engine::sink::SinkSpec;
-use tidemill_engine::source::programs::program_files::ProgramFiles;
+use tidemill_engine::source::programs::companion_files::ProgramFiles;
 use tidemill_engine::source::{Source, SourceSpec, standard_input};
 use tidemill_engine::{
     CancelFlag, ClusterSpec, CopyQuery, Coverage, Error, NamedSource, PartialTableMerge, Query,
@@ -400,7 +400,7 @@ fn merge_partial(
         move |PartialTableRun { id, settings }| {
             let cancel = settings.cancel.clone();
             RunHandle::start_without_rows(cancel, move || {
-                let merge = PartialTableMerge::with_repeat_policy(
+                let merge = PartialTableMerge::open_with_repeat_policy(
                     &partials,
                     repeats_policy(allow_repeats),
                     &settings,

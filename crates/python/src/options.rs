@@ -12,10 +12,10 @@ use tidemill_engine::posted_query::master_client::MasterClient;
 use tidemill_engine::query::{ScratchSpec, WorkerPool};
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::sink::SinkSpec;
-use tidemill_engine::source::programs::program_files::ProgramFiles;
+use tidemill_engine::source::programs::companion_files::ProgramFiles;
 use tidemill_engine::source::{self, SourceSpec, TextOptions};
 use tidemill_engine::{
-    ConversionWorkers, NamedSource, Priority, Query, TurboSettings, program_files,
+    ConversionWorkers, NamedSource, Query, RunPriority, TurboSettings, program_files,
 };
 
 use crate::object_sources::NamedObject;
@@ -125,7 +125,7 @@ pub(crate) struct LimitOptions {
 
 impl LimitOptions {
     /// Returns the priority from these limits, or else from the environment or the job.
-    pub(crate) fn priority_of(&self, job: &ResourceLimits) -> tidemill_engine::Result<Priority> {
+    pub(crate) fn priority_of(&self, job: &ResourceLimits) -> tidemill_engine::Result<RunPriority> {
         let own = ResourceLimits { priority: self.priority.clone(), ..ResourceLimits::default() };
         tidemill_engine::run_handle::resolve_priority(&own, job)
     }

@@ -76,14 +76,14 @@ use crate::execution::results::{CoverageBuilder, Results, RowSource, explain_run
 use crate::execution::row_calculation::RowCalculation;
 use crate::execution::scan::{RunState, Scan, SourceTable};
 use crate::execution::table_runner::{self, TableRun};
-use crate::planning::build_sides::{self, BuildSide};
+use crate::planning::build_side_extraction::{self, BuildSide};
 use crate::planning::dictionary_keys::{self, DictionaryKeyMap};
 use crate::planning::execution_path::{
     AggregationPlan, ExecutionPath, check_expression_places, check_recursive_subqueries,
     check_runnable, choose_execution_path, explain_optimiser_error, find_cross_record_step,
 };
 use crate::planning::pruning;
-use crate::planning::row_sampling;
+use crate::planning::table_sample;
 use crate::planning::unresolved_tables::looks_like_file;
 use crate::statements::explanation::{PlanExplanation, SourceExplanation};
 use crate::statements::query_definition::Query;
@@ -331,7 +331,7 @@ impl QueryPlan {
                     &query.sql,
                 )
             })
-            .map_err(|error| translation::explain_missing_record_id(error, &query.sql))
+            .map_err(|error| translation::explain_sample_of_non_records(error, &query.sql))
     }
 
     fn plan_query(query: &Query, settings: &RunSettings) -> Result<Self> {
@@ -429,7 +429,7 @@ impl QueryPlan {
             let row_sample = called.get(&name).and_then(|called| called.row_sample);
             let mut hidden = unhidden.remove(&name).unwrap_or_default();
             if row_sample.is_some() {
-                hidden.extend(row_sampling::row_identity_columns(&source)?.map(str::to_owned));
+                hidden.extend(table_sample::row_identity_columns(&source)?.map(str::to_owned));
             }
             let table = SourceTable::new(source, run.clone(), sample, &hidden);
             let table = Arc::new(table.with_row_sample(row_sample));
@@ -539,7 +539,7 @@ impl QueryPlan {
             let logical = column_names::plan_with_any_case(statement, |statement| {
                 plan_statement(state, statement)
             })?;
-            let logical = row_sampling::insert_row_samples(logical, &tables, state)?;
+            let logical = table_sample::insert_row_samples(logical, &tables, state)?;
             correlated_subqueries::reject_outer_aggregates_in_subqueries(&logical)?;
             let once = evaluate_random_calls_once(logical.clone())?;
             let joins = || {
@@ -592,7 +592,7 @@ impl QueryPlan {
         if !has_limit(&logical)? {
             tables.iter().for_each(|(_, table)| table.set_reads_all_records());
         }
-        let scanned = build_sides::collect_scanned_tables(&logical)?;
+        let scanned = build_side_extraction::collect_scanned_tables(&logical)?;
         let table_of = |name: &TableReference| {
             let found = tables.iter().find(|(table, _)| table == name.table());
             found.and_then(|(_, table)| table.source())
@@ -603,9 +603,12 @@ impl QueryPlan {
                 .find(|table| table.table() == name)
                 .cloned()
                 .ok_or_else(|| "the query does not read the source".to_string()),
-            None => build_sides::choose_stream(
+            None => build_side_extraction::choose_stream(
                 &scanned,
-                |name| table_of(name).and_then(|source| build_sides::estimate_memory_bytes(source)),
+                |name| {
+                    table_of(name)
+                        .and_then(|source| build_side_extraction::estimate_memory_bytes(source))
+                },
                 settings.memory_bytes / BUILD_SIDES_BUDGET_DIVISOR / 2,
             ),
         };
@@ -764,7 +767,7 @@ impl QueryPlan {
                 steps.push(("tables".to_string(), shown_text(tables.join("\n"))));
                 let finish = self.build_empty_finish_plan(parts)?;
                 steps.push(("finish".to_string(), text(&finish)));
-                let late = build_sides::collect_scanned_tables(&finish)?;
+                let late = build_side_extraction::collect_scanned_tables(&finish)?;
                 let beside = self.describe_other_sources(&parts.stream, &parts.build_sides, &late);
                 ("partial tables", format!("one aggregation over one source{beside}"), steps)
             }
@@ -1294,8 +1297,9 @@ impl QueryPlan {
     pub(crate) fn require_mergeable(&self) -> Result<&AggregationPlan> {
         match &self.execution_path {
             ExecutionPath::Tables(parts) => {
-                let finish =
-                    build_sides::collect_scanned_tables(&self.build_empty_finish_plan(parts)?)?;
+                let finish = build_side_extraction::collect_scanned_tables(
+                    &self.build_empty_finish_plan(parts)?,
+                )?;
                 let late: BTreeSet<&str> = self.filter_sources(&finish).collect();
                 if late.is_empty() {
                     return Ok(parts);
@@ -1448,7 +1452,7 @@ impl QueryPlan {
         gives: FoldOutput,
     ) -> Result<MergedTable> {
         if let Some(workers) = &self.query.workers {
-            return tasks::fold_tables_on_workers(self, parts, workers, gives);
+            return tasks::aggregate_on_workers(self, parts, workers, gives);
         }
         let coded = self.map_with_dictionary_keys(parts)?;
         let map = coded.as_ref().map_or(&parts.map, |coded| &coded.map);
@@ -1537,8 +1541,8 @@ fn has_lost_its_source(plan: &LogicalPlan, optimised: &LogicalPlan) -> Result<bo
         .exists_dyn(&mut |node| Ok(matches!(node, LogicalPlan::Aggregate(_))))
         .into_tidemill_error()?;
     Ok(aggregates
-        && build_sides::collect_scanned_tables(plan)?.len() == 1
-        && build_sides::collect_scanned_tables(optimised)?.is_empty())
+        && build_side_extraction::collect_scanned_tables(plan)?.len() == 1
+        && build_side_extraction::collect_scanned_tables(optimised)?.is_empty())
 }
 
 /// Checks that the path of a partial table is not `-`.

@@ -11,7 +11,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_prefetch::LastFailure;
-use tidemill_prefetch::endpoint::read_bodies_at_full_speed;
+use tidemill_prefetch::endpoint::keep_slots_until_last_byte;
 use tidemill_prefetch::tuner::AccessOrder;
 use tidemill_prefetch::{ByteSink, Error as PrefetchError, OpenedObject, Origin, StoreObject};
 use tracing::{Instrument, debug_span};
@@ -319,7 +319,7 @@ impl ObjectVersion {
             return Ok(kept);
         }
         let mut bytes = CountingSink(BytesMut::with_capacity(length));
-        read_bodies_at_full_speed(origin.fetch(range, &mut bytes)).await?;
+        keep_slots_until_last_byte(origin.fetch(range, &mut bytes)).await?;
         let CountingSink(bytes) = bytes;
         if bytes.len() > length {
             return Err(Error::Internal("an answer longer than was asked for".into()));

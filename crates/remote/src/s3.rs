@@ -16,7 +16,7 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 use tidemill_base::cancellation::{CancelFlag, WaitCallback};
 use tidemill_base::redaction::escape_control_chars;
 use tidemill_prefetch::Endpoint;
-use tidemill_prefetch::endpoint::read_bodies_at_full_speed;
+use tidemill_prefetch::endpoint::keep_slots_until_last_byte;
 use tracing::{Instrument, debug_span};
 
 use super::address_guard;
@@ -253,7 +253,7 @@ impl Bucket {
         if self.disk_tier_settings.is_none()
             && let Ok(path) = self.parse_key(&key)
         {
-            match read_bodies_at_full_speed(self.read_end(&path, end)).await {
+            match keep_slots_until_last_byte(self.read_end(&path, end)).await {
                 Ok(found) => {
                     let (meta, start, bytes) = found;
                     direct_request_stats::count_answered_request(bytes.len() as u64);

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, i256};
 
-use crate::columns::{LeafColumn, LeafColumns, LeafValues, StringBytes};
+use crate::columns::{LeafArray, LeafColumns, LeafValues, StringBytes};
 use crate::error::RowDecodeError;
 use crate::row_encoder::{SlotRange, ValueRanges};
 use crate::row_layout::{LeafKind, RowStructure};
@@ -118,7 +118,7 @@ pub(crate) fn compute_block_statistics(
     let mut extremes = StringExtremesFinder::default();
     let all = statistics_leaves(record).into_iter().map(|leaf| {
         let leaf = leaf as usize;
-        let columns: Vec<(&LeafColumn, Range<usize>)> = parts
+        let columns: Vec<(&LeafArray, Range<usize>)> = parts
             .iter()
             .filter_map(|(columns, rows)| Some((columns.leaves.get(leaf)?, rows.clone())))
             .collect();
@@ -144,7 +144,7 @@ fn column_bounds(
     kind: LeafKind,
     field: &SchemaField,
     ranges: &ValueRanges,
-    columns: &[(&LeafColumn, Range<usize>)],
+    columns: &[(&LeafArray, Range<usize>)],
     nulls: usize,
     extremes: &mut StringExtremesFinder,
 ) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -214,7 +214,7 @@ fn column_bounds(
 
 /// Returns bounds of floats, as 64-bit floats. `None` if there is a NaN, which has no place in the
 /// order; a zero counts as both zeros.
-fn float_bounds(columns: &[(&LeafColumn, Range<usize>)]) -> Option<(Vec<u8>, Vec<u8>)> {
+fn float_bounds(columns: &[(&LeafArray, Range<usize>)]) -> Option<(Vec<u8>, Vec<u8>)> {
     // Only 32-bit and 64-bit floats: 16-bit floats are rare, and converting them is slow.
     let (mut min, mut max, mut is_number) = (f64::INFINITY, f64::NEG_INFINITY, true);
     let mut take = |value: f64| {

@@ -24,13 +24,13 @@ use crate::schema::{FieldType, SchemaField};
 pub(crate) struct LeafColumns {
     pub rows: usize,
     /// One column for each leaf of the row structure.
-    pub leaves: Vec<LeafColumn>,
+    pub leaves: Vec<LeafArray>,
     /// Total length of all strings of each row, or [`u32::MAX`] if it is larger.
     pub string_bytes: Vec<u32>,
 }
 
 #[derive(Debug)]
-pub(crate) struct LeafColumn {
+pub(crate) struct LeafArray {
     /// Nulls of the value itself and of the structs that contain it.
     pub nulls: Option<NullBuffer>,
     pub values: LeafValues,
@@ -215,7 +215,7 @@ impl LeafColumns {
                 (LeafKind::Struct, DataType::Struct(_)) => LeafValues::None,
                 (_, found) => return Err(mismatch(found.to_string())),
             };
-            self.leaves.push(LeafColumn { nulls: nulls.clone(), values });
+            self.leaves.push(LeafArray { nulls: nulls.clone(), values });
             if let (FieldType::Struct(fields), DataType::Struct(_)) =
                 (&field.kind, array.data_type())
             {

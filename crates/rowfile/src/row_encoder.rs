@@ -577,9 +577,8 @@ fn compute_block_layout(
             continue;
         };
         let lists = parts.iter().filter_map(|(columns, rows)| match columns.leaves.get(index) {
-            Some(crate::columns::LeafColumn {
-                values: LeafValues::List { offsets, items },
-                ..
+            Some(crate::columns::LeafArray {
+                values: LeafValues::List { offsets, items }, ..
             }) => {
                 let offsets = &offsets[rows.start..=rows.end];
                 Some((offsets, items))

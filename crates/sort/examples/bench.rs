@@ -133,7 +133,7 @@ fn combine(operation: &str, files: &[&str]) -> Result<u8, Box<dyn Error>> {
     let inputs: Result<Vec<_>, _> = files
         .iter()
         .map(|file| {
-            id_sets::IdSetInput::from_file(Path::new(file), id_sets::IdFormat::Raw, &options)
+            id_sets::IdSetOperand::from_file(Path::new(file), id_sets::IdFormat::Raw, &options)
         })
         .collect();
     let mut out = std::io::sink();

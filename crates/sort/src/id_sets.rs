@@ -5,10 +5,10 @@
 //! needs to fit.
 //!
 //! ```
-//! use tidemill_sort::id_sets::{IdFormat, IdSetInput, IdSetOptions, SetOperation, combine_id_sets};
+//! use tidemill_sort::id_sets::{IdFormat, IdSetOperand, IdSetOptions, SetOperation, combine_id_sets};
 //!
-//! let a = IdSetInput::new("a", IdFormat::Text, &b"3\n1\n2\n"[..]);
-//! let b = IdSetInput::new("b", IdFormat::Text, &b"2\n3\n4\n"[..]);
+//! let a = IdSetOperand::new("a", IdFormat::Text, &b"3\n1\n2\n"[..]);
+//! let b = IdSetOperand::new("b", IdFormat::Text, &b"2\n3\n4\n"[..]);
 //! let mut both = Vec::new();
 //! let options = IdSetOptions::default();
 //! let counts = combine_id_sets(SetOperation::Intersect, vec![a, b], &options, &mut |ids| {
@@ -190,13 +190,13 @@ enum IdInputSource<'a> {
 }
 
 /// A set of ids.
-pub struct IdSetInput<'a> {
+pub struct IdSetOperand<'a> {
     name: String,
     source: IdInputSource<'a>,
     order: InputOrder,
 }
 
-impl std::fmt::Debug for IdSetInput<'_> {
+impl std::fmt::Debug for IdSetOperand<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Input")
             .field("name", &self.name)
@@ -205,10 +205,10 @@ impl std::fmt::Debug for IdSetInput<'_> {
     }
 }
 
-impl<'a> IdSetInput<'a> {
+impl<'a> IdSetOperand<'a> {
     /// Creates an input of ids from bytes, in any order. The name appears in messages.
     pub fn new(name: impl Into<String>, format: IdFormat, reader: impl Read + Send + 'a) -> Self {
-        IdSetInput {
+        IdSetOperand {
             name: name.into(),
             source: IdInputSource::Reader(format, Box::new(reader)),
             order: InputOrder::Unsorted,
@@ -223,7 +223,7 @@ impl<'a> IdSetInput<'a> {
         path: &Path,
         format: IdFormat,
         options: &IdSetOptions,
-    ) -> Result<IdSetInput<'static>, IdSetError> {
+    ) -> Result<IdSetOperand<'static>, IdSetError> {
         let name = path.display().to_string();
         let open = || {
             std::fs::File::open(path).map_err(|source| IdSetError::Io {
@@ -236,7 +236,7 @@ impl<'a> IdSetInput<'a> {
         let mut sorted = InputOrder::Sorted;
         let file = open()?;
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            let mut reader = IdReader::new(IdSetInput::new(name.clone(), format, file), options);
+            let mut reader = IdReader::new(IdSetOperand::new(name.clone(), format, file), options);
             let (mut ids, mut last) = (Vec::new(), 0);
             while sorted == InputOrder::Sorted && reader.read_ids(&mut ids)? {
                 for id in &ids {
@@ -250,7 +250,7 @@ impl<'a> IdSetInput<'a> {
             sorted = InputOrder::Unsorted;
         }
         let file = open()?;
-        Ok(IdSetInput { order: sorted, ..IdSetInput::new(name, format, file) })
+        Ok(IdSetOperand { order: sorted, ..IdSetOperand::new(name, format, file) })
     }
 
     /// Creates an input from a callback: `next` fills an empty list with ids, or leaves it empty at the end.
@@ -258,7 +258,7 @@ impl<'a> IdSetInput<'a> {
         name: impl Into<String>,
         next: impl FnMut(&mut Vec<u64>) -> io::Result<()> + Send + 'a,
     ) -> Self {
-        IdSetInput {
+        IdSetOperand {
             name: name.into(),
             source: IdInputSource::Blocks(Box::new(next)),
             order: InputOrder::Unsorted,
@@ -284,7 +284,7 @@ pub struct IdSetCounts {
 
 /// Reads the ids of an input in its order.
 struct IdReader<'a> {
-    input: IdSetInput<'a>,
+    input: IdSetOperand<'a>,
     cancel: SortCancelFlag,
     on_read: Option<ReadCallback>,
     signed: bool,
@@ -295,7 +295,7 @@ struct IdReader<'a> {
 }
 
 impl<'a> IdReader<'a> {
-    fn new(input: IdSetInput<'a>, options: &IdSetOptions) -> Self {
+    fn new(input: IdSetOperand<'a>, options: &IdSetOptions) -> Self {
         IdReader {
             input,
             cancel: options.cancel.clone(),
@@ -524,7 +524,7 @@ impl MergeSource for SortedIdStream<'_> {
 /// [`IdSetError`]; an error of `output` becomes [`IdSetError::Output`].
 pub fn combine_id_sets(
     operation: SetOperation,
-    inputs: Vec<IdSetInput<'_>>,
+    inputs: Vec<IdSetOperand<'_>>,
     options: &IdSetOptions,
     output: &mut dyn FnMut(&[u64]) -> io::Result<()>,
 ) -> Result<IdSetCounts, IdSetError> {
@@ -647,7 +647,7 @@ pub fn write_ids(
 #[cfg(test)]
 mod tests {
     use super::{
-        IdFormat, IdSetError, IdSetInput, IdSetOptions, SetOperation, combine_id_sets, write_ids,
+        IdFormat, IdSetError, IdSetOperand, IdSetOptions, SetOperation, combine_id_sets, write_ids,
     };
     use crate::tests::Random;
     use proptest::prelude::*;
@@ -696,7 +696,7 @@ mod tests {
 
     fn run(
         operation: SetOperation,
-        inputs: Vec<IdSetInput<'_>>,
+        inputs: Vec<IdSetOperand<'_>>,
         options: &IdSetOptions,
     ) -> Result<(Vec<u64>, super::IdSetCounts), IdSetError> {
         let mut ids = Vec::new();
@@ -717,7 +717,7 @@ mod tests {
             let inputs: Vec<_> = sets.iter().map(|ids| bytes(ids, IdFormat::Raw, false)).collect();
             let inputs = inputs
                 .iter()
-                .map(|bytes| IdSetInput::new("set", IdFormat::Raw, &bytes[..]))
+                .map(|bytes| IdSetOperand::new("set", IdFormat::Raw, &bytes[..]))
                 .collect();
             let (ids, counts) = run(operation, inputs, &options(&folder, false)).unwrap();
             let expected = expected_ids(operation, &sets, false);
@@ -736,12 +736,12 @@ mod tests {
         // A sort beyond memory would have to spill there.
         let nowhere =
             IdSetOptions { spill_dirs: vec!["/nowhere/at/all".into()], ..options(&folder, false) };
-        let file = IdSetInput::from_file(&path, IdFormat::Raw, &nowhere).unwrap();
+        let file = IdSetOperand::from_file(&path, IdFormat::Raw, &nowhere).unwrap();
         assert_eq!(run(SetOperation::Count, vec![file], &nowhere).unwrap().1.output_ids, 250_000);
         std::fs::write(&path, "5\n4\n").unwrap();
-        let file = IdSetInput::from_file(&path, IdFormat::Text, &nowhere).unwrap();
+        let file = IdSetOperand::from_file(&path, IdFormat::Text, &nowhere).unwrap();
         assert_eq!(run(SetOperation::Union, vec![file], &nowhere).unwrap().0, [4, 5]);
-        let claimed = IdSetInput::new("x", IdFormat::Text, &b"5\n4\n"[..]).assume_sorted();
+        let claimed = IdSetOperand::new("x", IdFormat::Text, &b"5\n4\n"[..]).assume_sorted();
         let error = run(SetOperation::Union, vec![claimed], &nowhere).unwrap_err();
         assert!(matches!(error, IdSetError::NotSorted { number: 2, .. }), "{error}");
     }
@@ -755,7 +755,7 @@ mod tests {
             ("\u{feff}7", &[7]),
             ("\u{feff}", &[]),
         ] {
-            let input = IdSetInput::new("a.txt", IdFormat::Text, text.as_bytes());
+            let input = IdSetOperand::new("a.txt", IdFormat::Text, text.as_bytes());
             let (ids, _) = run(SetOperation::Union, vec![input], &options(&folder, false)).unwrap();
             assert_eq!(ids, expected, "{text:?}");
         }
@@ -775,19 +775,19 @@ mod tests {
             ("1\n\u{feff}2\n", false, 2),
             ("\u{feff}\u{feff}1\n", false, 1),
         ] {
-            let input = IdSetInput::new("a.txt", IdFormat::Text, text.as_bytes());
+            let input = IdSetOperand::new("a.txt", IdFormat::Text, text.as_bytes());
             let error =
                 run(SetOperation::Union, vec![input], &options(&folder, signed)).unwrap_err();
             assert!(error.to_string().starts_with(&format!("`a.txt`, line {line}: ")), "{error}");
         }
-        let input = IdSetInput::new("a.raw", IdFormat::Raw, &[0u8; 11][..]);
+        let input = IdSetOperand::new("a.raw", IdFormat::Raw, &[0u8; 11][..]);
         let error = run(SetOperation::Union, vec![input], &options(&folder, false)).unwrap_err();
         assert!(matches!(error, IdSetError::TruncatedId { bytes: 3, .. }), "{error}");
         assert!(matches!(
             run(SetOperation::Union, vec![], &options(&folder, false)),
             Err(IdSetError::NoInput)
         ));
-        let missing = IdSetInput::from_file(
+        let missing = IdSetOperand::from_file(
             &folder.path().join("no"),
             IdFormat::Raw,
             &options(&folder, false),
@@ -816,7 +816,7 @@ mod tests {
             }).collect();
             for operation in OPERATIONS {
                 let inputs = inputs.iter().map(|bytes| {
-                    let input = IdSetInput::new("set", format, &bytes[..]);
+                    let input = IdSetOperand::new("set", format, &bytes[..]);
                     if sorted { input.assume_sorted() } else { input }
                 }).collect();
                 let (ids, counts) = run(operation, inputs, &options(&folder, signed)).unwrap();
@@ -829,7 +829,7 @@ mod tests {
         #[test]
         fn hostile_text_is_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..60), signed: bool) {
             let folder = tempfile::tempdir().unwrap();
-            let _ = run(SetOperation::Xor, vec![IdSetInput::new("x", IdFormat::Text, &bytes[..])], &options(&folder, signed));
+            let _ = run(SetOperation::Xor, vec![IdSetOperand::new("x", IdFormat::Text, &bytes[..])], &options(&folder, signed));
         }
     }
 }

@@ -50,7 +50,7 @@ use formats::FileMetadata;
 use formats::LogLineFormat;
 use formats::delimited::{RejectedSample, SuspectTextColumn, suspect_columns_warning};
 pub use formats::rowfile::RowfileFooterStatistics;
-use schema::file_columns::FileColumns;
+use schema::column_layouts::FileColumns;
 use schema::promoted_records::{PromotedColumn, PromotedRecord};
 use splits::text_blocks::RecordFraming;
 use tidemill_base::cancellation::CancelFlag;
@@ -84,9 +84,9 @@ pub use files::unresponsive_files::{OpenTimeouts, SkippedFile};
 pub use formats::{Format, MemoryRows};
 pub use read_options::ReadOptions;
 pub use rejects::reject_log::RejectLog;
+pub use schema::column_layouts::ColumnLayoutPolicy;
 pub use schema::content_detection::detect_compression;
 pub use schema::field_promotion::FieldPromotion;
-pub use schema::file_columns::ColumnLayoutPolicy;
 pub use schema::hidden_columns::HiddenColumn;
 pub use schema::text_options::{
     CsvDialect, TextOptions, TypeMismatchPolicy, parse_framing, parse_log_format,
@@ -353,10 +353,10 @@ impl SourceFile {
     }
 
     /// Returns a context for inspections that belong to no split reader.
-    fn read_context(&self) -> files::byte_input::ReadContext {
-        files::byte_input::ReadContext {
+    fn read_context(&self) -> files::byte_input::ByteReadContext {
+        files::byte_input::ByteReadContext {
             cancel: self.cancel.clone(),
-            ..files::byte_input::ReadContext::default()
+            ..files::byte_input::ByteReadContext::default()
         }
     }
 
@@ -538,7 +538,7 @@ impl Source {
             cancel,
             move |cancel| source_opening::open_source(&own, stdin, cancel, Some(asked), pipe_until),
         );
-        opened.map_err(|error| asking.add_server_error(error))
+        opened.map_err(|error| asking.with_last_server_failure(error))
     }
 
     /// Like [`open_with_stdin`](Self::open_with_stdin), but [`OpenTimeouts::early_stop`] also ends the open,
@@ -671,8 +671,8 @@ impl Source {
             SourceColumnOrigin::File(index) => {
                 let place = places.get(*index).copied().flatten()?;
                 let own = own.fields().get(place)?;
-                let is_same =
-                    formats::batch_reader::normalize_field(own).data_type() == field.data_type();
+                let is_same = formats::stored_batch_reader::normalize_field(own).data_type()
+                    == field.data_type();
                 is_same.then(|| Arc::clone(own))
             }
             _ => Some(Arc::clone(field)),
@@ -952,7 +952,7 @@ impl Source {
     /// Converts statistics of a file's column to the column's type in the source.
     pub fn cast_statistics(&self, column: usize, values: &ArrayRef) -> Option<ArrayRef> {
         let wanted = self.schema.fields().get(column)?.data_type();
-        schema::type_unification::cast_to_source_type(values, wanted, false).ok()
+        schema::type_unification::cast_file_column(values, wanted, false).ok()
     }
 
     /// Converts statistics of a nested part of a file's column to its type in the source; none if the
@@ -961,7 +961,7 @@ impl Source {
         if !schema::type_unification::preserves_order(values.data_type(), wanted) {
             return None;
         }
-        schema::type_unification::cast_to_source_type(values, wanted, false).ok()
+        schema::type_unification::cast_file_column(values, wanted, false).ok()
     }
 
     /// Cuts the source into splits.
@@ -1044,7 +1044,7 @@ impl Source {
         let files = || self.files.iter().filter(is_read);
         if !self.format.is_typed() {
             let is_cut = |file: &&Arc<SourceFile>| {
-                splits::split::equal_ranges(file.size(), target_bytes).len() > 1
+                splits::split::divide_into_ranges(file.size(), target_bytes).len() > 1
             };
             // A file that does not respond is not cut.
             let answers = |file: &&Arc<SourceFile>| {
@@ -1087,7 +1087,7 @@ impl Source {
                     continue;
                 }
                 for (chunks, bytes) in
-                    formats::batch_reader::pack_chunks(file, known, target_bytes, wanted)
+                    formats::stored_batch_reader::pack_chunks(file, known, target_bytes, wanted)
                 {
                     let cuts = self.row_cut_points(file, known, &chunks, bytes, &cutting);
                     let piece = SplitPart { row_groups: Some(chunks), ..whole() };
@@ -1107,7 +1107,7 @@ impl Source {
                 continue;
             }
             let mut ranges = if can_be_cut(file) {
-                splits::split::equal_ranges(size, target_bytes)
+                splits::split::divide_into_ranges(size, target_bytes)
             } else {
                 vec![]
             };
@@ -1160,7 +1160,7 @@ impl Source {
         let elsewhere = files.filter(|file| !file.is_local() && file.size() > 0);
         let told = elsewhere.take(PROBED_FILES_MAX).find_map(|file| {
             let until = asking.file_inspection_deadline(file)?;
-            let watch = files::byte_input::ReadContext {
+            let watch = files::byte_input::ByteReadContext {
                 cancel: file.cancel.child_flag_with_deadline(until),
                 ..file.read_context()
             };
@@ -1252,9 +1252,9 @@ impl Source {
                 && piece.file.filter_program.is_none()
         };
         split.parts.iter().filter(is_checked).try_for_each(|piece| {
-            let watch = files::byte_input::ReadContext {
+            let watch = files::byte_input::ByteReadContext {
                 cancel: cancel.clone(),
-                ..files::byte_input::ReadContext::default()
+                ..files::byte_input::ByteReadContext::default()
             };
             splits::text_stream::verify_compressed_file(&piece.file, watch)
         })

@@ -13,8 +13,8 @@ use super::SourceSpec;
 use super::error::{Error, Result};
 use super::source_description::ipc;
 use crate::programs::filter_program::FilterProgram;
+use crate::schema::column_layouts::ColumnLayoutPolicy;
 use crate::schema::field_promotion::FieldPromotion;
-use crate::schema::file_columns::ColumnLayoutPolicy;
 use crate::schema::hidden_columns::HiddenColumn;
 use crate::schema::text_options::TextOptions;
 
@@ -68,7 +68,11 @@ impl PostedSource {
                 "write it to a bucket first, or run on this machine: leave `on` out",
             ));
         }
-        if spec.filter_program.as_ref().is_some_and(|program| program.files().is_some()) {
+        if spec
+            .filter_program
+            .as_ref()
+            .is_some_and(|program| program.accompanying_files().is_some())
+        {
             return Err(Error::usage_with_hint(
                 "files that a program finds by name do not go to a master",
                 "leave `files` out; or ask the cluster itself: on = \"ray\"",

@@ -41,13 +41,13 @@ use super::{
 use crate::files::byte_input::FileIdentity;
 use crate::files::compression::Compression;
 use crate::files::confinement;
+use crate::programs::companion_files::ProgramFiles;
 use crate::programs::filter_program::FilterProgram;
-use crate::programs::program_files::ProgramFiles;
 use crate::rejects::occurrence_counts::{OccurrenceCounts, OccurrenceLocation};
 use crate::rejects::record_fault::RecordFault;
 use crate::rejects::reject_log::RejectedRecord;
+use crate::schema::column_layouts::{ColumnLayoutPolicy, FileColumnLayout, FileColumns};
 use crate::schema::field_promotion::FieldPromotion;
-use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumnLayout, FileColumns};
 use crate::schema::hidden_columns::HiddenColumn;
 use crate::schema::promoted_records::{PromotedColumn, PromotedRecord, PromotedRecordKind};
 use crate::schema::text_options::{CsvDialect, TextOptions, parse_log_format};
@@ -358,7 +358,8 @@ impl Source {
                 .map(FilterProgram::portable_argv)
                 .transpose()?,
             program_files: {
-                let files = self.spec.filter_program.as_ref().and_then(FilterProgram::files);
+                let files =
+                    self.spec.filter_program.as_ref().and_then(FilterProgram::accompanying_files);
                 files.map(|files| files.names().map(str::to_owned).collect()).unwrap_or_default()
             },
             recover: self.spec.salvage_damaged,
@@ -503,7 +504,7 @@ struct CachedFile {
 }
 
 impl SourceReopener {
-    /// Creates a reopener. `options` are the storage options for remote files, and `program_files` are the
+    /// Creates a reopener. `options` are the storage options for remote files, and `companion_files` are the
     /// files that the source's program finds by name.
     ///
     /// [`Error::Usage`] if the description is of another release, which knows other formats;

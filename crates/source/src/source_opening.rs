@@ -11,8 +11,8 @@ use tidemill_base::redaction::redact_url;
 use tidemill_text::{sql_type_name, value_parsing};
 
 use super::error::{Error, Result};
-use super::formats::batch_reader;
 use super::formats::delimited::{RejectedSample, SuspectTextColumn};
+use super::formats::stored_batch_reader;
 use super::formats::{Format, LogLineFormat, MemoryRows};
 use super::{
     FileLocation, PendingStream, Source, SourceColumnOrigin, SourceFile, SourceSpec,
@@ -21,16 +21,16 @@ use super::{
 #[cfg(target_os = "linux")]
 use crate::files::byte_input::interruptible_pipe;
 use crate::files::byte_input::{
-    ByteInput, FileIdentity, ProgramOutputReader, ReadContext, ReaderInput,
+    ByteInput, ByteReadContext, FileIdentity, ProgramOutputReader, ReaderInput,
 };
 use crate::files::compression::{
     COMPRESSED_READ_BYTES, COMPRESSION_MAGIC_BYTES, Compression, decompress,
 };
 use crate::files::confinement;
 use crate::files::unresponsive_files::{FileProber, SkippedFile};
+use crate::schema::column_layouts::FileColumns;
 use crate::schema::content_detection::explain_foreign_content;
 use crate::schema::field_promotion::promote_fields;
-use crate::schema::file_columns::FileColumns;
 use crate::schema::hidden_columns::HiddenColumn;
 use crate::schema::source_sample::SourceSample;
 use crate::schema::text_options::{CsvDialect, TextOptions};
@@ -204,7 +204,7 @@ fn open_files(
         })
         .collect();
     check_content_encoding(&files, format)?;
-    let watch = ReadContext { cancel: cancel.clone(), ..ReadContext::default() };
+    let watch = ByteReadContext { cancel: cancel.clone(), ..ByteReadContext::default() };
     let (written, columns) = loop {
         let mut sample = new_sample(&files, format, dialect.clone(), watch.clone(), None);
         sample.prober = asking.clone();
@@ -244,7 +244,7 @@ fn log_files_format(
     check_content_encoding(&files, format)?;
     let dialect =
         TextOptions::default().to_dialect(format.name(), format.supported_text_options())?;
-    let watch = ReadContext { cancel: cancel.clone(), ..ReadContext::default() };
+    let watch = ByteReadContext { cancel: cancel.clone(), ..ByteReadContext::default() };
     let told = loop {
         let mut sample = new_sample(&files, format, dialect.clone(), watch.clone(), None);
         sample.prober = asking.clone();
@@ -418,7 +418,7 @@ fn open_memory_rows(
     let (place, size) = (FileLocation::Memory(Arc::clone(given)), given.memory_bytes().max(1));
     let file = single_file(place, &spec.url, size, Compression::None, spec, cancel);
     let files = vec![file];
-    let watch = ReadContext { cancel: cancel.clone(), ..ReadContext::default() };
+    let watch = ByteReadContext { cancel: cancel.clone(), ..ByteReadContext::default() };
     let mut sample = new_sample(&files, format, dialect, watch, None);
     let columns = infer_columns(spec, format, &mut sample)?;
     let written = SampledTextProperties::from_sample(sample);
@@ -456,7 +456,7 @@ fn open_read_once_source(
     }
     let dialect = spec.text_options.to_dialect(format.name(), format.supported_text_options())?;
     check_layout_option(spec, format)?;
-    let watch = ReadContext { cancel: cancel.clone(), ..ReadContext::default() };
+    let watch = ByteReadContext { cancel: cancel.clone(), ..ByteReadContext::default() };
 
     // Keeps the bytes that the sample takes, so that they are read again first.
     let shared =
@@ -495,7 +495,7 @@ fn open_read_once_source(
     };
     let own_watch = watch.clone();
     let input = move |before: Vec<u8>, tap: ReplayReader| -> Box<dyn ByteInput> {
-        let watch = ReadContext { allows_short_reads: decodes.is_some(), ..own_watch.clone() };
+        let watch = ByteReadContext { allows_short_reads: decodes.is_some(), ..own_watch.clone() };
         let input = Box::new(ReaderInput::new(before, tap, name.clone(), watch));
         match decodes {
             Some(until) => {
@@ -821,7 +821,7 @@ fn new_sample<'a>(
     files: &'a [Arc<SourceFile>],
     format: Format,
     dialect: CsvDialect,
-    watch: ReadContext,
+    watch: ByteReadContext,
     stdin: Option<Box<dyn ByteInput>>,
 ) -> SourceSample<'a> {
     let has_header = format.is_delimited() && dialect.header;
@@ -922,7 +922,7 @@ fn check_declared_types(
             let own = columns.layouts[layout].places[place]?;
             let is_new = !std::mem::replace(&mut is_known[layout], true);
             let own = file.metadata()?.schema().fields().get(own).filter(|_| is_new)?;
-            Some(batch_reader::normalize_field(own).data_type().clone())
+            Some(stored_batch_reader::normalize_field(own).data_type().clone())
         });
         let own_types: Vec<DataType> = own_types.collect();
         let can_be = |own: &DataType| can_be_read_as(own, field.data_type());

@@ -34,7 +34,7 @@ use tidemill_base::error::Error;
 
 use crate::lenient_text_casts::{TextSpelling, complete_texts};
 use crate::nested_text::{
-    NestedPartText, StructMembers, quote_text, split_list, split_map, split_struct,
+    NestedPartText, StructMembers, quote_text, split_list, split_map_text, split_struct,
     write_leaf_value,
 };
 use tidemill_dialect::error_translation::into_datafusion_error;
@@ -435,7 +435,7 @@ fn read_values(
             let mut ranges = Vec::with_capacity(texts.len());
             for text in &texts {
                 let start = keys.len();
-                let entries = text.as_deref().and_then(|text| split_map(text).ok());
+                let entries = text.as_deref().and_then(|text| split_map_text(text).ok());
                 if entries.is_none() {
                     reject_text(text.as_deref(), to, is_tried)?;
                 }

@@ -95,7 +95,7 @@ fn split_tuple(scanner: &mut NestedTextScanner) -> Result<Vec<NestedPartText>> {
 }
 
 /// Splits the text of a map into its keys and values.
-pub(crate) fn split_map(text: &str) -> Result<Vec<(String, NestedPartText)>> {
+pub(crate) fn split_map_text(text: &str) -> Result<Vec<(String, NestedPartText)>> {
     let mut scanner = NestedTextScanner { text, position: 0 };
     if scanner.next_byte()? != b'{' {
         return Err(MalformedNestedText);
@@ -460,7 +460,7 @@ mod tests {
                 .iter()
                 .map(|(key, value)| ((*key).to_owned(), value.map(str::to_owned)))
                 .collect();
-            assert_eq!(split_map(text), Ok(entries), "{text}");
+            assert_eq!(split_map_text(text), Ok(entries), "{text}");
         }
     }
 
@@ -489,7 +489,7 @@ mod tests {
             assert_eq!(split_struct(text), Err(MalformedNestedText), "{text}");
         }
         for text in ["{k:1}", "{NULL=1}", "{k = a,b}", "{k=1,}", "(k=1)"] {
-            assert_eq!(split_map(text), Err(MalformedNestedText), "{text}");
+            assert_eq!(split_map_text(text), Err(MalformedNestedText), "{text}");
         }
     }
 

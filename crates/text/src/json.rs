@@ -189,7 +189,7 @@ pub(crate) fn check_object_line(line: &[u8]) -> Result<(), TextFault> {
         return Err(fault);
     }
     let line = exact_reader::trim_trailing_whitespace(line);
-    exact_reader::ExactReader::new(line, 0, true, false)
+    exact_reader::FaultReportingReader::new(line, 0, true, false)
         .read_record(&mut object_plan::ObjectPlan::from_columns(&[], None), &mut [])
 }
 
@@ -419,7 +419,7 @@ impl Tokenizer for JsonTokenizer {
             self.next_window_start = record.end;
         }
         let (before, text) = self.record_text(&block[record.clone()]);
-        exact_reader::ExactReader::new(
+        exact_reader::FaultReportingReader::new(
             text,
             record.start + before,
             self.checks_skipped_values,
@@ -444,7 +444,7 @@ impl Tokenizer for JsonTokenizer {
     ) -> Option<String> {
         let (before, text) = self.record_text(record);
         let mut reader =
-            exact_reader::ExactReader::with_sought_value(text, at.checked_sub(before)?);
+            exact_reader::FaultReportingReader::with_sought_value(text, at.checked_sub(before)?);
         // The caller discards the spans.
         reader.read_record(&mut self.record_plan, columns).ok()?;
         reader.found_path

@@ -96,7 +96,7 @@ const KEEPER_IDLE_SLEEP: Duration = Duration::from_secs(3600);
 
 /// The priority of a run in the sharing of cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Priority {
+pub enum RunPriority {
     /// Runs only on cores that others leave unused.
     Low,
     /// The default.
@@ -106,24 +106,24 @@ pub enum Priority {
     High,
 }
 
-impl fmt::Display for Priority {
+impl fmt::Display for RunPriority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Priority::Low => "low",
-            Priority::Normal => "normal",
-            Priority::High => "high",
+            RunPriority::Low => "low",
+            RunPriority::Normal => "normal",
+            RunPriority::High => "high",
         })
     }
 }
 
-impl FromStr for Priority {
+impl FromStr for RunPriority {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         match text.trim() {
-            "high" => Ok(Priority::High),
-            "normal" => Ok(Priority::Normal),
-            "low" => Ok(Priority::Low),
+            "high" => Ok(RunPriority::High),
+            "normal" => Ok(RunPriority::Normal),
+            "low" => Ok(RunPriority::Low),
             other => {
                 let known = ["high", "normal", "low"];
                 let meant = nearest_candidate(other, known)
@@ -146,14 +146,14 @@ pub struct CoreSharing {
 
 #[derive(Debug)]
 struct LazyTokenPool {
-    priority: Priority,
+    priority: RunPriority,
     pool: OnceLock<Option<Arc<TokenPool>>>,
 }
 
 impl CoreSharing {
     /// Creates the participation of a run. The state folder is looked up when the first split begins. Without
     /// the folder, which is not created here, and with an unusable one, the run has no turns.
-    pub fn new(priority: Priority) -> Self {
+    pub fn new(priority: RunPriority) -> Self {
         CoreSharing { lazy_pool: Arc::new(LazyTokenPool { priority, pool: OnceLock::new() }) }
     }
 
@@ -161,11 +161,11 @@ impl CoreSharing {
     ///
     /// # Errors
     /// Returns an error if the state folder's files cannot be written or locked.
-    pub fn open(home: &StateFolder, priority: Priority) -> io::Result<Self> {
+    pub fn open(home: &StateFolder, priority: RunPriority) -> io::Result<Self> {
         CoreSharing::open_in(&home.path().join("cores"), priority, core_count())
     }
 
-    fn open_in(folder: &Path, priority: Priority, cores: usize) -> io::Result<Self> {
+    fn open_in(folder: &Path, priority: RunPriority, cores: usize) -> io::Result<Self> {
         let run = TokenPool::open(folder, priority, cores)?;
         let opened = CoreSharing::new(priority);
         opened.lazy_pool.pool.get_or_init(|| Some(run));
@@ -173,7 +173,7 @@ impl CoreSharing {
     }
 
     /// Returns the run's priority.
-    pub fn priority(&self) -> Priority {
+    pub fn priority(&self) -> RunPriority {
         self.lazy_pool.priority
     }
 
@@ -253,7 +253,7 @@ enum OutsideWaiter {
 
 #[derive(Debug)]
 struct TokenPool {
-    priority: Priority,
+    priority: RunPriority,
     locks: TokenLocks,
     /// Number of tokens on the machine.
     token_count: usize,
@@ -389,7 +389,7 @@ impl TokenPoolState {
 }
 
 impl TokenPool {
-    fn open(folder: &Path, priority: Priority, cores: usize) -> io::Result<Arc<TokenPool>> {
+    fn open(folder: &Path, priority: RunPriority, cores: usize) -> io::Result<Arc<TokenPool>> {
         let alarm = Arc::<KeeperAlarm>::default();
         let run = Arc::new(TokenPool {
             priority,
@@ -527,14 +527,17 @@ impl TokenPool {
         ticket: QueueTicket,
         state: &TokenPoolState,
     ) -> Option<QueueTicket> {
-        self.locks
-            .first_waiter(queue_range(Priority::High).start..ticket, &state.passed_over_tickets())
+        self.locks.first_waiter(
+            queue_range(RunPriority::High).start..ticket,
+            &state.passed_over_tickets(),
+        )
     }
 
     /// Returns the most urgent waiter of other runs.
     fn most_urgent_waiter(&self, state: &TokenPoolState) -> OutsideWaiter {
         let own = queue_range(self.priority);
-        let (first, last) = (queue_range(Priority::High).start, queue_range(Priority::Low).end);
+        let (first, last) =
+            (queue_range(RunPriority::High).start, queue_range(RunPriority::Low).end);
         let passed_over = state.passed_over_tickets();
         let waits = |queue| self.locks.first_waiter(queue, &passed_over).is_some();
         // A single system call if nobody waits.

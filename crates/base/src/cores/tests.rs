@@ -18,7 +18,7 @@ struct ChildRun {
 }
 
 impl ChildRun {
-    fn start(folder: &Path, priority: Priority, cores: usize, what: &str) -> ChildRun {
+    fn start(folder: &Path, priority: RunPriority, cores: usize, what: &str) -> ChildRun {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["cores::tests::a_run_in_a_process_of_its_own", "--exact", "--nocapture"])
             .env(CHILD_ROLE_VARIABLE, format!("{}\n{priority}\n{cores}\n{what}", folder.display()))
@@ -120,7 +120,7 @@ fn a_run_in_a_process_of_its_own() {
 }
 
 /// Waits until a run of a priority is in the queue.
-fn wait_for_waiter(folder: &Path, priority: Priority) {
+fn wait_for_waiter(folder: &Path, priority: RunPriority) {
     let locks = TokenLocks::open(folder).unwrap();
     while locks.first_waiter(queue_range(priority), &[]).is_none() {
         std::thread::yield_now();
@@ -130,14 +130,14 @@ fn wait_for_waiter(folder: &Path, priority: Priority) {
 #[test]
 fn high_priority_run_goes_first_and_others_resume_after_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut lows = [(); 2].map(|()| ChildRun::start(folder.path(), Priority::Low, 1, "compute"));
+    let mut lows = [(); 2].map(|()| ChildRun::start(folder.path(), RunPriority::Low, 1, "compute"));
     for _ in 0..5 {
-        wait_for_waiter(folder.path(), Priority::Low);
-        let high = CoreSharing::open_in(folder.path(), Priority::High, 1).unwrap();
+        wait_for_waiter(folder.path(), RunPriority::Low);
+        let high = CoreSharing::open_in(folder.path(), RunPriority::High, 1).unwrap();
         let mut turn = ComputeTurn::new(Some(&high));
         assert!(turn.acquire(|| false));
         // The others wait while this run computes.
-        wait_for_waiter(folder.path(), Priority::Low);
+        wait_for_waiter(folder.path(), RunPriority::Low);
         assert!(turn.acquire(|| false));
         drop(turn);
     }
@@ -149,9 +149,9 @@ fn high_priority_run_goes_first_and_others_resume_after_it() {
 #[test]
 fn a_high_run_takes_all_tokens() {
     let folder = tempfile::tempdir().unwrap();
-    let mut lows = [(); 3].map(|()| ChildRun::start(folder.path(), Priority::Low, 3, "compute"));
+    let mut lows = [(); 3].map(|()| ChildRun::start(folder.path(), RunPriority::Low, 3, "compute"));
     lows.iter_mut().for_each(|low| low.wait_for_event("took"));
-    let high = CoreSharing::open_in(folder.path(), Priority::High, 3).unwrap();
+    let high = CoreSharing::open_in(folder.path(), RunPriority::High, 3).unwrap();
     let has_all = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -174,7 +174,7 @@ fn a_high_run_takes_all_tokens() {
 fn runs_of_equal_priority_take_turns() {
     let folder = tempfile::tempdir().unwrap();
     let mut equals =
-        [(); 3].map(|()| ChildRun::start(folder.path(), Priority::Normal, 1, "compute"));
+        [(); 3].map(|()| ChildRun::start(folder.path(), RunPriority::Normal, 1, "compute"));
     for _ in 0..3 {
         equals.iter_mut().for_each(|run| run.wait_for_event("took"));
     }
@@ -183,12 +183,12 @@ fn runs_of_equal_priority_take_turns() {
 #[test]
 fn a_killed_process_gives_its_token_back() {
     let folder = tempfile::tempdir().unwrap();
-    let mut other = ChildRun::start(folder.path(), Priority::High, 1, "compute");
+    let mut other = ChildRun::start(folder.path(), RunPriority::High, 1, "compute");
     other.wait_for_event("took");
-    let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
+    let low = CoreSharing::open_in(folder.path(), RunPriority::Low, 1).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| ComputeTurn::new(Some(&low)).acquire(|| false));
-        wait_for_waiter(folder.path(), Priority::Low);
+        wait_for_waiter(folder.path(), RunPriority::Low);
         other.process.kill().unwrap();
         assert!(waiting.join().unwrap());
     });
@@ -197,15 +197,17 @@ fn a_killed_process_gives_its_token_back() {
 #[test]
 fn a_killed_process_leaves_the_queue() {
     let folder = tempfile::tempdir().unwrap();
-    let one = CoreSharing::open_in(folder.path(), Priority::High, 1).unwrap();
+    let one = CoreSharing::open_in(folder.path(), RunPriority::High, 1).unwrap();
     let mut turn = ComputeTurn::new(Some(&one));
     assert!(turn.acquire(|| false));
-    let mut other = ChildRun::start(folder.path(), Priority::Normal, 1, "compute");
-    wait_for_waiter(folder.path(), Priority::Normal);
+    let mut other = ChildRun::start(folder.path(), RunPriority::Normal, 1, "compute");
+    wait_for_waiter(folder.path(), RunPriority::Normal);
     other.process.kill().unwrap();
     other.process.wait().unwrap();
     assert_eq!(
-        TokenLocks::open(folder.path()).unwrap().first_waiter(queue_range(Priority::Normal), &[]),
+        TokenLocks::open(folder.path())
+            .unwrap()
+            .first_waiter(queue_range(RunPriority::Normal), &[]),
         None
     );
 }
@@ -213,14 +215,14 @@ fn a_killed_process_leaves_the_queue() {
 #[test]
 fn a_thread_that_waits_for_a_pipe_keeps_no_token() {
     let folder = tempfile::tempdir().unwrap();
-    let mut other = ChildRun::start(folder.path(), Priority::High, 1, "read");
+    let mut other = ChildRun::start(folder.path(), RunPriority::High, 1, "read");
     other.wait_for_event("took");
-    let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
+    let low = CoreSharing::open_in(folder.path(), RunPriority::Low, 1).unwrap();
     let mut turn = ComputeTurn::new(Some(&low));
     assert!(turn.acquire(|| false));
     // The child acquires a new turn when it goes on.
     other.send_line();
-    wait_for_waiter(folder.path(), Priority::High);
+    wait_for_waiter(folder.path(), RunPriority::High);
     while turn_counts(&low).given_up == 0 {
         // Gives the turn up, and stops waiting for the next one at once.
         turn.acquire(|| true);
@@ -231,10 +233,10 @@ fn a_thread_that_waits_for_a_pipe_keeps_no_token() {
 #[test]
 fn token_of_stopped_process_can_be_borrowed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut other = ChildRun::start(folder.path(), Priority::High, 1, "compute");
+    let mut other = ChildRun::start(folder.path(), RunPriority::High, 1, "compute");
     other.wait_for_event("took");
     other.signal(rustix::process::Signal::STOP);
-    let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
+    let low = CoreSharing::open_in(folder.path(), RunPriority::Low, 1).unwrap();
     let mut turn = ComputeTurn::new(Some(&low));
     assert!(turn.acquire(|| false));
     other.signal(rustix::process::Signal::CONT);
@@ -243,15 +245,15 @@ fn token_of_stopped_process_can_be_borrowed() {
 #[test]
 fn process_that_stopped_in_queue_is_passed_over() {
     let folder = tempfile::tempdir().unwrap();
-    let one = CoreSharing::open_in(folder.path(), Priority::High, 1).unwrap();
+    let one = CoreSharing::open_in(folder.path(), RunPriority::High, 1).unwrap();
     let mut turn = ComputeTurn::new(Some(&one));
     assert!(turn.acquire(|| false));
-    let other = ChildRun::start(folder.path(), Priority::Normal, 1, "compute");
-    wait_for_waiter(folder.path(), Priority::Normal);
+    let other = ChildRun::start(folder.path(), RunPriority::Normal, 1, "compute");
+    wait_for_waiter(folder.path(), RunPriority::Normal);
     other.signal(rustix::process::Signal::STOP);
     drop(turn);
     drop(one);
-    let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
+    let low = CoreSharing::open_in(folder.path(), RunPriority::Low, 1).unwrap();
     assert!(ComputeTurn::new(Some(&low)).acquire(|| false));
     other.signal(rustix::process::Signal::CONT);
 }
@@ -259,7 +261,7 @@ fn process_that_stopped_in_queue_is_passed_over() {
 #[test]
 fn lone_run_requests_turn_once() {
     let folder = tempfile::tempdir().unwrap();
-    let alone = CoreSharing::open_in(folder.path(), Priority::Normal, 2).unwrap();
+    let alone = CoreSharing::open_in(folder.path(), RunPriority::Normal, 2).unwrap();
     let mut turn = ComputeTurn::new(Some(&alone));
     for _ in 0..1000 {
         assert!(turn.acquire(|| false));
@@ -272,7 +274,7 @@ fn lone_run_requests_turn_once() {
 #[test]
 fn lone_run_computes_with_more_threads_than_cores() {
     let folder = tempfile::tempdir().unwrap();
-    let alone = CoreSharing::open_in(folder.path(), Priority::Normal, 1).unwrap();
+    let alone = CoreSharing::open_in(folder.path(), RunPriority::Normal, 1).unwrap();
     let all = Barrier::new(3);
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -288,9 +290,9 @@ fn lone_run_computes_with_more_threads_than_cores() {
 #[test]
 fn cancelled_run_stops_waiting_and_leaves_queue() {
     let folder = tempfile::tempdir().unwrap();
-    let mut other = ChildRun::start(folder.path(), Priority::High, 1, "compute");
+    let mut other = ChildRun::start(folder.path(), RunPriority::High, 1, "compute");
     other.wait_for_event("took");
-    let low = CoreSharing::open_in(folder.path(), Priority::Low, 1).unwrap();
+    let low = CoreSharing::open_in(folder.path(), RunPriority::Low, 1).unwrap();
     let cancel = crate::CancelFlag::new();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
@@ -300,13 +302,13 @@ fn cancelled_run_stops_waiting_and_leaves_queue() {
                 turn.release();
             }
         });
-        wait_for_waiter(folder.path(), Priority::Low);
+        wait_for_waiter(folder.path(), RunPriority::Low);
         cancel.cancel();
         waiting.join().unwrap();
     });
     drop(low);
     assert_eq!(
-        TokenLocks::open(folder.path()).unwrap().first_waiter(queue_range(Priority::Low), &[]),
+        TokenLocks::open(folder.path()).unwrap().first_waiter(queue_range(RunPriority::Low), &[]),
         None
     );
 }
@@ -316,9 +318,9 @@ fn without_state_folder_turns_are_granted_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    CoreSharing::open_in(&file.join("cores"), Priority::High, 1).unwrap_err();
+    CoreSharing::open_in(&file.join("cores"), RunPriority::High, 1).unwrap_err();
     assert!(ComputeTurn::new(None).acquire(|| true));
-    let none = CoreSharing::new(Priority::Low);
+    let none = CoreSharing::new(RunPriority::Low);
     none.lazy_pool.pool.get_or_init(|| None);
     assert!(ComputeTurn::new(Some(&none)).acquire(|| true));
 }
@@ -328,8 +330,8 @@ fn passed_over_waiters_do_not_hide_others() {
     let folder = tempfile::tempdir().unwrap();
     let [own, one, other] = [(); 3].map(|()| TokenLocks::open(folder.path()).unwrap());
     let (first, second) =
-        (one.join_queue(Priority::High).unwrap(), other.join_queue(Priority::Low).unwrap());
-    let all = queue_range(Priority::High).start..queue_range(Priority::Low).end;
+        (one.join_queue(RunPriority::High).unwrap(), other.join_queue(RunPriority::Low).unwrap());
+    let all = queue_range(RunPriority::High).start..queue_range(RunPriority::Low).end;
     let check = |passed_over: &[QueueTicket], expected| {
         assert_eq!(own.first_waiter(all.clone(), passed_over), expected, "{passed_over:?}");
     };
@@ -343,10 +345,10 @@ fn passed_over_waiters_do_not_hide_others() {
 
 #[test]
 fn priority_parses_its_own_text() {
-    for priority in [Priority::High, Priority::Normal, Priority::Low] {
-        assert_eq!(priority.to_string().parse::<Priority>().unwrap(), priority);
+    for priority in [RunPriority::High, RunPriority::Normal, RunPriority::Low] {
+        assert_eq!(priority.to_string().parse::<RunPriority>().unwrap(), priority);
     }
-    let error = "hihg".parse::<Priority>().unwrap_err().to_string();
+    let error = "hihg".parse::<RunPriority>().unwrap_err().to_string();
     let expected = "`hihg` is not a priority; did you mean `high`?\npriorities: high, normal, low";
     assert_eq!(error, expected);
 }

@@ -25,7 +25,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::Priority;
+use super::RunPriority;
 
 /// Maximum number of tokens; further cores of a larger machine are not shared out.
 pub(super) const TOKENS_MAX: usize = 1024;
@@ -84,7 +84,7 @@ impl TokenLocks {
     ///
     /// # Errors
     /// Returns the system's error.
-    pub(super) fn join_queue(&self, priority: Priority) -> io::Result<QueueTicket> {
+    pub(super) fn join_queue(&self, priority: RunPriority) -> io::Result<QueueTicket> {
         let mut ticket = queue_range(priority).start + monotonic_us();
         while !self.try_lock_byte(ticket)? {
             ticket += 1;
@@ -198,11 +198,11 @@ enum LockCommand {
 }
 
 /// Returns the bytes of the queue for a priority.
-pub(super) fn queue_range(priority: Priority) -> Range<QueueTicket> {
+pub(super) fn queue_range(priority: RunPriority) -> Range<QueueTicket> {
     let rank: u64 = match priority {
-        Priority::High => 0,
-        Priority::Normal => 1,
-        Priority::Low => 2,
+        RunPriority::High => 0,
+        RunPriority::Normal => 1,
+        RunPriority::Low => 2,
     };
     let start = (rank << 60) + QUEUE_START;
     start..((rank + 1) << 60)

@@ -13,7 +13,7 @@ use tidemill_engine::source::files::rowfile_check::{
 };
 use tidemill_engine::{Error, Result, RunId};
 
-use super::background_work::{run_with_progress, run_with_progress_until_cancelled};
+use super::work_with_progress::{run_with_progress, run_with_progress_until_cancelled};
 use super::{VerbOutcome, print_paged};
 use crate::args::{CheckArgs, TextOrJson};
 use crate::terminal::{self, RunProgressBar};

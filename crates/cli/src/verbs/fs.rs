@@ -17,7 +17,7 @@ use tidemill_engine::remote::{self, StorageOptions};
 use tidemill_engine::{Error, Result};
 
 use super::VerbOutcome;
-use super::background_work::{run_with_progress, run_with_progress_until_cancelled};
+use super::work_with_progress::{run_with_progress, run_with_progress_until_cancelled};
 use crate::args::{CatArgs, CopyArgs, DuArgs, GetArgs, LsArgs, PutArgs, StatArgs, TextOrJson};
 use crate::terminal::{self, RunProgressBar};
 

@@ -7,14 +7,14 @@ use tidemill_engine::id_set_operations::{self, IdSetFormat, IdSetRequest, SetOpe
 use tidemill_engine::job::ResourceLimits;
 use tidemill_engine::{Error, run_handle};
 
-use super::background_work::run_with_progress_until_cancelled;
+use super::work_with_progress::run_with_progress_until_cancelled;
 use super::{VerbOutcome, print_paged};
 use crate::allocator_tuning;
 use crate::args::IdsArgs;
 use crate::terminal::{self, RunProgressBar};
 
 /// `tidemill ids OPERATION FILE…`.
-pub(super) fn ids(args: IdsArgs) -> anyhow::Result<VerbOutcome> {
+pub(super) fn combine_id_files(args: IdsArgs) -> anyhow::Result<VerbOutcome> {
     let limits = ResourceLimits {
         memory: args.memory,
         threads: args.threads,

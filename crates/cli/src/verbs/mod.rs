@@ -7,9 +7,8 @@
 //! - `shell`: the SQL shell
 //! - `result_output`: writing of results and coverage
 //! - `remote_read_report`: the text of `--stats`
-//! - `background_work`: work on a thread while the progress bar moves
+//! - `work_with_progress`: work on a thread while the progress bar moves
 
-mod background_work;
 mod check;
 mod cluster;
 mod convert;
@@ -23,6 +22,7 @@ mod result_output;
 mod schema_and_head;
 mod shell;
 mod sort;
+mod work_with_progress;
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -90,7 +90,7 @@ fn dispatch_verb(verb: Verb) -> anyhow::Result<VerbOutcome> {
         Verb::Head(args) => schema_and_head::show_head(&args),
         Verb::Jobs(args) => jobs::jobs(args),
         Verb::Sort(args) => sort::sort_lines(args.words),
-        Verb::Ids(args) => ids::ids(args),
+        Verb::Ids(args) => ids::combine_id_files(args),
         Verb::Hll(args) => hll::hll(args),
         Verb::Cat(args) | Verb::Fs(FsArgs { verb: FsVerb::Cat(args) }) => fs::cat(&args),
         Verb::Get(args) | Verb::Fs(FsArgs { verb: FsVerb::Get(args) }) => fs::get(args),

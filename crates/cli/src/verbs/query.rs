@@ -325,7 +325,8 @@ pub(super) fn merge(args: MergeArgs) -> anyhow::Result<VerbOutcome> {
         let (settings, id) = (preparation.settings.clone(), preparation.run_id.clone());
         let (target, overwrite) = (out.display().to_string(), args.sink.write.overwrite);
         let running = RunHandle::start_without_rows(settings.cancel.clone(), move || {
-            let merge = PartialTableMerge::with_repeat_policy(&args.partials, repeats, &settings)?;
+            let merge =
+                PartialTableMerge::open_with_repeat_policy(&args.partials, repeats, &settings)?;
             merge.write_partial_table(&out, overwrite, &id)
         })?
         .with_recorder(recorder);

@@ -11,9 +11,9 @@ use tidemill_engine::{CancelFlag, Error, Query};
 use tidemill_sort::cluster_cost_model::ClusterSortModel;
 use tidemill_sort::gnu::{self, GnuSortCommand, GnuSortOptions, GnuSortStreams};
 
-use super::background_work::run_with_progress_until_cancelled;
 use super::query::begin_recorded;
 use super::result_output::{CoverageDestination, SummaryDetail, write_result};
+use super::work_with_progress::run_with_progress_until_cancelled;
 use super::{VerbOutcome, print_paged};
 use crate::args::SortByArgs;
 use crate::terminal::{self, RunProgressBar};

@@ -19,7 +19,7 @@
 //! - [`row_comparisons`]: `(a, b) < ANY (SELECT …)`.
 //! - [`samples`]: `TABLESAMPLE`, `USING SAMPLE`.
 //! - [`set_operations`]: `INTERSECT ALL`, `EXCEPT ALL`, `MINUS`.
-//! - [`values_rows`]: `VALUES` with subqueries.
+//! - [`values_subqueries`]: `VALUES` with subqueries.
 //! - [`table_functions`]: `read_csv('a.csv')`, `range(10)`, lists of files.
 //! - [`pivots`], [`pivot_statements`]: `PIVOT` and `UNPIVOT`.
 //! - [`column_expansion`]: rewrites that need the columns of the sources, such as `COLUMNS('^d')` and
@@ -68,7 +68,7 @@ mod set_operations;
 mod table_functions;
 mod token_rewrites;
 mod type_names;
-mod values_rows;
+mod values_subqueries;
 
 pub(crate) use column_expansion::contains_columns_call;
 pub use column_expansion::{expand_columns, needs_column_expansion};
@@ -78,7 +78,7 @@ pub use hidden_columns::{
 pub use implicit_laterals::add_implicit_laterals;
 pub use lateral_lists::JSON_ENTRY_COLUMN;
 pub use pivot_statements::{insert_pivot_values, pivot_values_query};
-pub use samples::{PercentSample, RowCountSample, explain_missing_record_id};
+pub use samples::{PercentSample, RowCountSample, explain_sample_of_non_records};
 pub use table_functions::{SERIES_FUNCTIONS, TableFunctionSource, is_series_function};
 
 /// Parses a text into its statements.
@@ -188,7 +188,7 @@ impl VisitorMut for ClauseTranslation {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         query_clauses::translate_query_clauses(query);
         lateral_lists::translate_lateral_order_by(query);
-        let done = values_rows::translate_values(&mut query.body)
+        let done = values_subqueries::translate_values(&mut query.body)
             .and_then(|()| set_operations::translate_set_operations(&mut query.body));
         self.break_on_error(done)
     }
@@ -197,7 +197,7 @@ impl VisitorMut for ClauseTranslation {
         query_clauses::translate_number_conditions(expr);
         if let Some(translated) = translate_row_in_subquery(expr, false)
             .or_else(|| translate_row_equality(expr))
-            .or_else(|| row_comparisons::translate_row_comparison(expr))
+            .or_else(|| row_comparisons::translate_row_subquery_comparison(expr))
             .or_else(|| array_subqueries::translate_array_subquery(expr))
         {
             let done = random_value_checks::refuse_random_rows(expr)

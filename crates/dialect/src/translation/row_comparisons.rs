@@ -10,7 +10,7 @@ use crate::translation::{parse_expr, row_values};
 
 /// Translates a comparison of a row with ANY or ALL rows of a subquery into EXISTS; `None` for other
 /// expressions.
-pub(super) fn translate_row_comparison(expr: &Expr) -> Option<Expr> {
+pub(super) fn translate_row_subquery_comparison(expr: &Expr) -> Option<Expr> {
     let (left, op, right, is_all) = match expr {
         Expr::AnyOp { left, compare_op, right, is_some: _ } => (left, compare_op, right, false),
         Expr::AllOp { left, compare_op, right } => (left, compare_op, right, true),

@@ -250,7 +250,7 @@ fn sample_records_error(name: &str) -> Error {
 
 /// Replaces the error for a missing `file_row_number` that only a sample aggregate uses, for example over a
 /// table of WITH.
-pub fn explain_missing_record_id(error: Error, sql: &str) -> Error {
+pub fn explain_sample_of_non_records(error: Error, sql: &str) -> Error {
     let of_call = |message: &str| message.contains("`file_row_number`");
     let sql = sql.to_lowercase();
     match &error {

@@ -46,8 +46,8 @@ use tidemill_sink::{
     BucketFolder, FileSet, FileSetWriter, ObjectSet, OutputFormat, OutputSummary, SinkSpec,
     StagedObject, StagedSetFile,
 };
+use tidemill_source::programs::companion_files::ProgramFiles;
 use tidemill_source::programs::filter_program::FilterProgram;
-use tidemill_source::programs::program_files::ProgramFiles;
 use tidemill_source::{Compression, SpecDescription};
 use tidemill_tables::merging::sections::{self, SectionReader};
 

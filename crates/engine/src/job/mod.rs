@@ -21,8 +21,8 @@ use tidemill_jobs::RunDescription;
 use tidemill_query::{NamedSource, Query, ScratchSpec, TURBO_OPTIONS, TurboSettings};
 use tidemill_remote::StorageOptions;
 use tidemill_sink::SinkSpec;
+use tidemill_source::programs::companion_files::ProgramFiles;
 use tidemill_source::programs::filter_program::{self, FilterProgram};
-use tidemill_source::programs::program_files::ProgramFiles;
 use tidemill_source::{FieldPromotion, SourceSpec, TextOptions};
 use toml::de::DeTable;
 
@@ -32,7 +32,8 @@ pub use crate::resource_limits::ResourceLimits;
 
 use section::JobSection;
 use value_tree::{
-    JobValue, JobValueNode, JobValueTree, NewlineOffsets, tree_with_line_numbers, value_from_json,
+    JobFileValue, JobValueNode, JobValueTree, NewlineOffsets, tree_with_line_numbers,
+    value_from_json,
 };
 
 /// The table name of a job's only source in SQL.
@@ -176,7 +177,7 @@ impl Job {
         let value: serde_json::Value = serde_json::from_str(text)
             .map_err(|error| Error::usage(format!("{origin}: not valid JSON: {error}")))?;
         match value_from_json(value) {
-            Some(JobValue::Table(tree)) => Job::from_tree(tree, origin, overrides, given),
+            Some(JobFileValue::Table(tree)) => Job::from_tree(tree, origin, overrides, given),
             _ => Err(Error::usage(format!("{origin}: a job is an object with `source` and so on"))),
         }
     }
@@ -385,8 +386,8 @@ fn parse_toml(text: &str, origin: &str) -> Result<JobValueTree> {
 fn parse_sources(root: &mut JobSection) -> Result<Vec<NamedSource>> {
     let Some(node) = root.take_node("source") else { return Ok(Vec::new()) };
     let nodes = match node.value {
-        JobValue::Table(_) => vec![node],
-        JobValue::List(nodes) if !nodes.is_empty() => nodes,
+        JobFileValue::Table(_) => vec![node],
+        JobFileValue::List(nodes) if !nodes.is_empty() => nodes,
         _ => return Err(root.wrong_type_error(&node, "source", "a table")),
     };
     let several = nodes.len() > 1;
@@ -579,9 +580,9 @@ fn set_storage_option(
 ) -> Result<()> {
     let place = node.origin.clone();
     let value = match node.value {
-        JobValue::Boolean(boolean) => boolean.to_string(),
-        JobValue::Integer(number) => number.to_string(),
-        JobValue::Text(text) => text,
+        JobFileValue::Boolean(boolean) => boolean.to_string(),
+        JobFileValue::Integer(number) => number.to_string(),
+        JobFileValue::Text(text) => text,
         _ => return Err(section.wrong_type_error(&node, name, "a string")),
     };
     options.set(name, value).map_err(|error| match error {
@@ -745,10 +746,10 @@ fn parse_turbo(root: &mut JobSection) -> Result<TurboSettings> {
     for option in TURBO_OPTIONS {
         let Some(node) = section.take_node(option) else { continue };
         let text = match &node.value {
-            JobValue::Integer(number) => number.to_string(),
-            JobValue::Float(number) => number.to_string(),
-            JobValue::Boolean(said) => said.to_string(),
-            JobValue::Text(text) => text.clone(),
+            JobFileValue::Integer(number) => number.to_string(),
+            JobFileValue::Float(number) => number.to_string(),
+            JobFileValue::Boolean(said) => said.to_string(),
+            JobFileValue::Text(text) => text.clone(),
             _ => {
                 return Err(section.wrong_type_error(
                     &node,

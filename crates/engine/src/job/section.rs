@@ -3,7 +3,7 @@
 use tidemill_base::error::{Error, Result};
 use tidemill_base::suggestions;
 
-use super::value_tree::{JobValue, JobValueNode, JobValueOrigin, JobValueTree};
+use super::value_tree::{JobFileValue, JobValueNode, JobValueOrigin, JobValueTree};
 
 /// A table of a job file, with the keys that no accessor has taken yet.
 pub(super) struct JobSection<'a> {
@@ -16,7 +16,7 @@ pub(super) struct JobSection<'a> {
 impl<'a> JobSection<'a> {
     pub(super) fn child_section(&self, node: JobValueNode, title: &str) -> Result<JobSection<'a>> {
         match node.value {
-            JobValue::Table(tree) => Ok(JobSection {
+            JobFileValue::Table(tree) => Ok(JobSection {
                 origin: self.origin,
                 title: Some(title.to_owned()),
                 remaining: tree,
@@ -70,9 +70,9 @@ impl<'a> JobSection<'a> {
     pub(super) fn take_text_or_number(&mut self, key: &str) -> Result<Option<String>> {
         let Some(node) = self.take_node(key) else { return Ok(None) };
         match node.value {
-            JobValue::Integer(number) => Ok(Some(number.to_string())),
-            JobValue::Float(number) => Ok(Some(number.to_string())),
-            JobValue::Text(text) => Ok(Some(text)),
+            JobFileValue::Integer(number) => Ok(Some(number.to_string())),
+            JobFileValue::Float(number) => Ok(Some(number.to_string())),
+            JobFileValue::Text(text) => Ok(Some(text)),
             _ => Err(self.wrong_type_error(&node, key, "a string or a number")),
         }
     }
@@ -97,7 +97,7 @@ impl<'a> JobSection<'a> {
     pub(super) fn take_boolean(&mut self, key: &str) -> Result<Option<bool>> {
         match self.take_node(key) {
             None => Ok(None),
-            Some(JobValueNode { value: JobValue::Boolean(boolean), .. }) => Ok(Some(boolean)),
+            Some(JobValueNode { value: JobFileValue::Boolean(boolean), .. }) => Ok(Some(boolean)),
             Some(node) => Err(self.wrong_type_error(&node, key, "true or false")),
         }
     }
@@ -106,11 +106,11 @@ impl<'a> JobSection<'a> {
         match self.take_node(key) {
             None => Ok(None),
             Some(node) => match node.value {
-                JobValue::Integer(number) if number > 0 => match usize::try_from(number) {
+                JobFileValue::Integer(number) if number > 0 => match usize::try_from(number) {
                     Ok(number) => Ok(Some(number)),
                     Err(_) => Err(self.wrong_type_error(&node, key, "a smaller number")),
                 },
-                JobValue::Integer(number) => Err(self.error_at_origin(
+                JobFileValue::Integer(number) => Err(self.error_at_origin(
                     &node.origin,
                     format!("`{key}`{} must be at least 1, not {number}", self.location_suffix()),
                     None,
@@ -125,7 +125,7 @@ impl<'a> JobSection<'a> {
         match self.take_node(key) {
             None => Ok(None),
             Some(node) => match node.value {
-                JobValue::Integer(number) => match u64::try_from(number) {
+                JobFileValue::Integer(number) => match u64::try_from(number) {
                     Ok(number) => Ok(Some(number)),
                     Err(_) => Err(self.wrong_type_error(&node, key, "a number of lines from 0 on")),
                 },
@@ -157,7 +157,7 @@ impl<'a> JobSection<'a> {
     /// character off.
     pub(super) fn take_optional_character(&mut self, key: &str) -> Result<Option<Option<u8>>> {
         match self.remaining.get_mut(key) {
-            Some(JobValueNode { value: JobValue::Text(text), .. }) if text.is_empty() => {
+            Some(JobValueNode { value: JobFileValue::Text(text), .. }) if text.is_empty() => {
                 self.take_node(key);
                 Ok(Some(None))
             }
@@ -169,7 +169,7 @@ impl<'a> JobSection<'a> {
         let Some(node) = self.take_node(key) else { return Ok(None) };
         let what = "a string or a list of strings";
         match node.value {
-            JobValue::List(nodes) => {
+            JobFileValue::List(nodes) => {
                 let texts = nodes
                     .into_iter()
                     .map(JobValueNode::into_text)

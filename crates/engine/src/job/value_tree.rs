@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 /// A value of a job's tree, and its origin.
 #[derive(Debug, Clone)]
 pub(super) struct JobValueNode {
-    pub(super) value: JobValue,
+    pub(super) value: JobFileValue,
     pub(super) origin: JobValueOrigin,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum JobValueOrigin {
 
 /// A value of a job file, from TOML or JSON.
 #[derive(Debug, Clone)]
-pub(super) enum JobValue {
+pub(super) enum JobFileValue {
     Text(String),
     Integer(i64),
     Float(f64),
@@ -33,31 +33,33 @@ pub(super) enum JobValue {
     Table(JobValueTree),
 }
 
-impl JobValue {
+impl JobFileValue {
     pub(super) fn type_description(&self) -> &'static str {
         match self {
-            JobValue::Text(_) => "a string",
-            JobValue::Integer(_) | JobValue::Float(_) => "a number",
-            JobValue::Boolean(_) => "true or false",
-            JobValue::DateTime => "a date or time",
-            JobValue::List(_) => "a list",
-            JobValue::Table(_) => "a table",
+            JobFileValue::Text(_) => "a string",
+            JobFileValue::Integer(_) | JobFileValue::Float(_) => "a number",
+            JobFileValue::Boolean(_) => "true or false",
+            JobFileValue::DateTime => "a date or time",
+            JobFileValue::List(_) => "a list",
+            JobFileValue::Table(_) => "a table",
         }
     }
 }
 
-impl JobValue {
+impl JobFileValue {
     /// Converts the value to JSON. Times and numbers that JSON does not have become null; no key of a job
     /// accepts them.
     pub(super) fn into_json(self) -> serde_json::Value {
         match self {
-            JobValue::Text(text) => text.into(),
-            JobValue::Integer(number) => number.into(),
-            JobValue::Float(number) => number.into(),
-            JobValue::Boolean(boolean) => boolean.into(),
-            JobValue::DateTime => serde_json::Value::Null,
-            JobValue::List(nodes) => nodes.into_iter().map(|node| node.value.into_json()).collect(),
-            JobValue::Table(tree) => tree.into_json(),
+            JobFileValue::Text(text) => text.into(),
+            JobFileValue::Integer(number) => number.into(),
+            JobFileValue::Float(number) => number.into(),
+            JobFileValue::Boolean(boolean) => boolean.into(),
+            JobFileValue::DateTime => serde_json::Value::Null,
+            JobFileValue::List(nodes) => {
+                nodes.into_iter().map(|node| node.value.into_json()).collect()
+            }
+            JobFileValue::Table(tree) => tree.into_json(),
         }
     }
 }
@@ -67,12 +69,12 @@ impl JobValueNode {
     /// text too.
     pub(super) fn into_text(self) -> Result<String, JobValueNode> {
         match (self.value, self.origin) {
-            (JobValue::Text(text), _) => Ok(text),
+            (JobFileValue::Text(text), _) => Ok(text),
             (
-                JobValue::Integer(_)
-                | JobValue::Float(_)
-                | JobValue::Boolean(_)
-                | JobValue::DateTime,
+                JobFileValue::Integer(_)
+                | JobFileValue::Float(_)
+                | JobFileValue::Boolean(_)
+                | JobFileValue::DateTime,
                 JobValueOrigin::Override(_, typed),
             ) => Ok(typed),
             (value, place) => Err(JobValueNode { value, origin: place }),
@@ -128,23 +130,25 @@ impl JobValueTree {
             return Ok(self);
         }
         if self.get_mut(step).is_none() {
-            let value = JobValue::Table(JobValueTree::default());
+            let value = JobFileValue::Table(JobValueTree::default());
             self.insert_or_replace(step, JobValueNode { value, origin: place.clone() });
         }
         let Some(node) = self.get_mut(step) else {
             return Err(Error::Internal(format!("`{step}` was not put into the job")));
         };
         match &mut node.value {
-            JobValue::Table(table) => table.parent_table(rest, key, place),
+            JobFileValue::Table(table) => table.parent_table(rest, key, place),
             // For one of several `[[source]]`, the next step is its name.
-            JobValue::List(nodes) => {
+            JobFileValue::List(nodes) => {
                 let names: Vec<String> =
                     nodes.iter().filter_map(JobValueNode::name_entry).map(str::to_owned).collect();
                 let wanted =
                     names.iter().position(|name| Some(name.as_str()) == rest.first().copied());
                 let mut named = nodes.iter_mut().filter(|node| node.name_entry().is_some());
                 match wanted.and_then(|position| named.nth(position)) {
-                    Some(JobValueNode { value: JobValue::Table(table), .. }) if rest.len() > 1 => {
+                    Some(JobValueNode { value: JobFileValue::Table(table), .. })
+                        if rest.len() > 1 =>
+                    {
                         table.parent_table(&rest[1..], key, place)
                     }
                     _ => Err(Error::usage_with_hint(
@@ -174,9 +178,9 @@ impl JobValueTree {
 impl JobValueNode {
     pub(super) fn name_entry(&self) -> Option<&str> {
         match &self.value {
-            JobValue::Table(JobValueTree(entries)) => {
+            JobFileValue::Table(JobValueTree(entries)) => {
                 entries.iter().find_map(|(key, node)| match (key.as_str(), &node.value) {
-                    ("name", JobValue::Text(name)) => Some(name.as_str()),
+                    ("name", JobFileValue::Text(name)) => Some(name.as_str()),
                     _ => None,
                 })
             }
@@ -186,7 +190,7 @@ impl JobValueNode {
 }
 
 /// Parses the value typed after `--set key=`: as TOML if it is valid TOML, or else as text.
-pub(super) fn parse_override_value(text: &str, place: &JobValueOrigin) -> JobValue {
+pub(super) fn parse_override_value(text: &str, place: &JobValueOrigin) -> JobFileValue {
     let document = format!("value = {text}");
     let parsed = DeTable::parse(&document).ok().and_then(|table| {
         let mut entries = table.into_inner().into_iter();
@@ -197,7 +201,7 @@ pub(super) fn parse_override_value(text: &str, place: &JobValueOrigin) -> JobVal
             _ => None,
         }
     });
-    parsed.unwrap_or_else(|| JobValue::Text(text.to_owned()))
+    parsed.unwrap_or_else(|| JobFileValue::Text(text.to_owned()))
 }
 
 /// The byte offsets of a text's newlines, which convert offsets to line numbers.
@@ -235,21 +239,21 @@ pub(super) fn tree_from_toml(
 pub(super) fn value_from_toml(
     value: DeValue<'_>,
     place: &dyn Fn(usize) -> JobValueOrigin,
-) -> JobValue {
+) -> JobFileValue {
     match value {
-        DeValue::String(text) => JobValue::Text(text.into_owned()),
+        DeValue::String(text) => JobFileValue::Text(text.into_owned()),
         DeValue::Integer(number) => {
             match i64::from_str_radix(&number.as_str().replace('_', ""), number.radix()) {
-                Ok(number) => JobValue::Integer(number),
-                Err(_) => JobValue::Float(f64::INFINITY),
+                Ok(number) => JobFileValue::Integer(number),
+                Err(_) => JobFileValue::Float(f64::INFINITY),
             }
         }
         DeValue::Float(number) => {
-            JobValue::Float(number.as_str().replace('_', "").parse().unwrap_or(f64::NAN))
+            JobFileValue::Float(number.as_str().replace('_', "").parse().unwrap_or(f64::NAN))
         }
-        DeValue::Boolean(boolean) => JobValue::Boolean(boolean),
-        DeValue::Datetime(_) => JobValue::DateTime,
-        DeValue::Array(values) => JobValue::List(
+        DeValue::Boolean(boolean) => JobFileValue::Boolean(boolean),
+        DeValue::Datetime(_) => JobFileValue::DateTime,
+        DeValue::Array(values) => JobFileValue::List(
             values
                 .into_iter()
                 .map(|value: Spanned<DeValue<'_>>| {
@@ -261,26 +265,26 @@ pub(super) fn value_from_toml(
                 })
                 .collect(),
         ),
-        DeValue::Table(table) => JobValue::Table(tree_from_toml(table, place)),
+        DeValue::Table(table) => JobFileValue::Table(tree_from_toml(table, place)),
     }
 }
 
-pub(super) fn value_from_json(value: serde_json::Value) -> Option<JobValue> {
+pub(super) fn value_from_json(value: serde_json::Value) -> Option<JobFileValue> {
     let node = |value| {
         value_from_json(value).map(|value| JobValueNode { value, origin: JobValueOrigin::Unknown })
     };
     Some(match value {
         serde_json::Value::Null => return None,
-        serde_json::Value::Bool(boolean) => JobValue::Boolean(boolean),
+        serde_json::Value::Bool(boolean) => JobFileValue::Boolean(boolean),
         serde_json::Value::Number(number) => match number.as_i64() {
-            Some(number) => JobValue::Integer(number),
-            None => JobValue::Float(number.as_f64().unwrap_or(f64::NAN)),
+            Some(number) => JobFileValue::Integer(number),
+            None => JobFileValue::Float(number.as_f64().unwrap_or(f64::NAN)),
         },
-        serde_json::Value::String(text) => JobValue::Text(text),
+        serde_json::Value::String(text) => JobFileValue::Text(text),
         serde_json::Value::Array(values) => {
-            JobValue::List(values.into_iter().filter_map(node).collect())
+            JobFileValue::List(values.into_iter().filter_map(node).collect())
         }
-        serde_json::Value::Object(entries) => JobValue::Table(JobValueTree(
+        serde_json::Value::Object(entries) => JobFileValue::Table(JobValueTree(
             entries.into_iter().filter_map(|(key, value)| Some((key, node(value)?))).collect(),
         )),
     })

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::compute::concat_batches;
-use tidemill_base::cores::Priority;
+use tidemill_base::cores::RunPriority;
 use tidemill_base::error::{Error, Result, redact_secrets};
 use tidemill_base::redaction::escape_control_chars;
 use tidemill_base::{BadRecordLimit, RunSettings};
@@ -45,7 +45,7 @@ pub struct ValidatedPostedQuery {
     sends_interim_results: bool,
     max_bad: BadRecordLimit,
     /// Priority among the master's jobs.
-    pub priority: Priority,
+    pub priority: RunPriority,
     /// `query`, `run` or `convert`.
     pub verb: String,
     /// The statement for listings of the master's jobs.

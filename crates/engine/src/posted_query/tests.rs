@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidemill_base::cores::Priority;
+use tidemill_base::cores::RunPriority;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::{CancelFlag, RunSettings};
 use tidemill_query::{
@@ -86,7 +86,7 @@ fn example_query(folder: &Path) -> Query {
 }
 
 fn new_posted_query(query: &Query) -> PostedQuery {
-    PostedQuery::new("query", EXAMPLE_SQL, query, &settings(), Priority::Normal).unwrap()
+    PostedQuery::new("query", EXAMPLE_SQL, query, &settings(), RunPriority::Normal).unwrap()
 }
 
 /// Returns a master's answer to a posted query.

@@ -18,7 +18,7 @@ use tidemill_engine::query::{
 };
 use tidemill_engine::remote::StorageOptions;
 use tidemill_engine::source::SourceSpec;
-use tidemill_engine::source::programs::program_files::ProgramFiles;
+use tidemill_engine::source::programs::companion_files::ProgramFiles;
 use tidemill_engine::{
     ClusterTaskExecutor, ConversionWorkers, Coverage, Error, NamedSource, Query, QueryPlan, Result,
     RunId, RunProgress, RunSettings, TurboSettings,

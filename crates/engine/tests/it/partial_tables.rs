@@ -345,7 +345,7 @@ fn rows_of_a_run_merge_once_unless_repeats_are_allowed() {
     merged.write_partial_table(&both, false, &RunId::new()).unwrap();
     let counts = |parts: &[&PathBuf], repeats| -> Result<Vec<String>> {
         let parts: Vec<PathBuf> = parts.iter().map(PathBuf::from).collect();
-        let merge = PartialTableMerge::with_repeat_policy(&parts, repeats, &settings())?;
+        let merge = PartialTableMerge::open_with_repeat_policy(&parts, repeats, &settings())?;
         Ok(collect_answer(merge.run()?)?.rows().into_iter().map(|row| row[1].clone()).collect())
     };
     for (parts, message) in [

@@ -276,7 +276,7 @@ impl OrderedRows {
         drop(lanes);
         match outcome {
             // The driver finds how much of it counts.
-            Some(outcome) if self.shared.scan.reports_splits() => {
+            Some(outcome) if self.shared.scan.reports_splits_to_driver() => {
                 self.shared.scan.count_or_report_split(self.split_index, 0, outcome)
             }
             Some(outcome) => self.shared.scan.count_partial_split(outcome.stats, self.read_counts),

@@ -94,7 +94,7 @@ impl PartialTableMerge {
     /// [`Error::Corrupt`] for a file that is no partial table; [`Error::Usage`] where two belong to different
     /// queries, or hold rows of the same run.
     pub fn new(partials: &[PathBuf], settings: &RunSettings) -> Result<Self> {
-        Self::with_repeat_policy(partials, RepeatedRunPolicy::Refuse, settings)
+        Self::open_with_repeat_policy(partials, RepeatedRunPolicy::Refuse, settings)
     }
 
     /// Opens the partial tables' headers and plans their query, with a policy for runs that occur in several
@@ -102,7 +102,7 @@ impl PartialTableMerge {
     ///
     /// # Errors
     /// Those of [`PartialTableMerge::new`].
-    pub fn with_repeat_policy(
+    pub fn open_with_repeat_policy(
         partials: &[PathBuf],
         repeats: RepeatedRunPolicy,
         settings: &RunSettings,

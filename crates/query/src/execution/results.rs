@@ -255,7 +255,7 @@ impl CoverageBuilder {
             if !is_whole {
                 // The precision of a sketch of the rows read says nothing about the rest.
                 let is_shown = |one: &EstimateAccuracy| {
-                    self.shown_bounds.iter().any(|shown| shown.is_column(&one.column))
+                    self.shown_bounds.iter().any(|shown| shown.has_column_name(&one.column))
                         || part.unbounded_estimates.iter().any(|other| other.column == one.column)
                 };
                 estimates.retain(|one| one.has_too_large_answers() || !is_shown(one));

@@ -43,7 +43,7 @@ use tidemill_sql::session::{BATCH_ROWS, ScanMode};
 use tidemill_text::Predicate;
 use tracing::{Span, debug_span};
 
-use crate::planning::row_sampling::RowSampler;
+use crate::planning::table_sample::RowSampler;
 use crate::{planning::pruning, planning::source_statistics};
 
 /// Maximum number of splits whose first [`SPLIT_PREFIX_BYTES`] are read to measure the cost of starting a
@@ -723,7 +723,7 @@ impl Scan {
     }
 
     /// Returns true if the driver counts the splits.
-    pub(crate) fn reports_splits(&self) -> bool {
+    pub(crate) fn reports_splits_to_driver(&self) -> bool {
         self.reported_splits.is_some()
     }
 

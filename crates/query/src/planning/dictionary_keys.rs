@@ -2,7 +2,7 @@
 //!
 //! A text key can come as dictionary codes if Parquet stores its column as codes or if the column of a text file
 //! has low cardinality, and if the query uses the column for nothing else. The map then passes codes on, and the
-//! tables group by them ([`group_codes`](tidemill_tables::grouping::group_codes)).
+//! tables group by them ([`coded_keys`](tidemill_tables::grouping::group_codes)).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::ExecutionPlan;
 use tidemill_base::column_types::dictionary_text_type;
 use tidemill_tables::TableSpec;
-use tidemill_tables::grouping::group_codes::can_be_dense_key;
+use tidemill_tables::grouping::coded_keys::can_be_dense_key;
 
 use crate::execution::scan::SourceTable;
 

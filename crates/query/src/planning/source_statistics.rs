@@ -10,7 +10,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{max, min, sum};
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 
-use crate::planning::build_sides::estimate_memory_bytes;
+use crate::planning::build_side_extraction::estimate_memory_bytes;
 use crate::planning::pruning::{NestedFields, file_statistics};
 
 /// Maximum number of files whose statistics are examined column by column. With more files columns get no

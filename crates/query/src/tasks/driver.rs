@@ -27,7 +27,7 @@ use super::unordered_scheduler::TASK_ATTEMPTS_MAX;
 use super::{ShippedFile, SubmittedJob, WorkerCounts, WorkerPool, cluster_unsupported_error};
 use crate::execution::scan::Scan;
 use crate::plan::QueryPlan;
-use crate::planning::build_sides::{BuildSide, collect_scanned_tables};
+use crate::planning::build_side_extraction::{BuildSide, collect_scanned_tables};
 use crate::planning::execution_path::{AggregationPlan, ExecutionPath};
 use crate::statements::explanation::ClusterReadExplanation;
 
@@ -140,7 +140,7 @@ pub(crate) enum FoldOutput {
 /// # Errors
 /// The first error of a split, in split order, or of a merge; [`Error::Usage`] if workers cannot read the
 /// input.
-pub(crate) fn fold_tables_on_workers(
+pub(crate) fn aggregate_on_workers(
     plan: &QueryPlan,
     parts: &AggregationPlan,
     workers: &Arc<dyn WorkerPool>,
@@ -278,7 +278,7 @@ pub(crate) enum ClusterRows {
 /// an output and workers can write it, they write all rows.
 ///
 /// # Errors
-/// Fails as [`fold_tables_on_workers`]; the iterator may return more errors.
+/// Fails as [`aggregate_on_workers`]; the iterator may return more errors.
 pub(crate) fn read_rows_on_workers(
     plan: &QueryPlan,
     of: (&TableReference, &LogicalPlan, &[BuildSide]),
@@ -443,7 +443,7 @@ fn package_job(plan: &QueryPlan, job: ClusterJob, scan: &Scan) -> Result<Submitt
 /// Starts tasks that read sampled splits into tables of `spec`.
 ///
 /// # Errors
-/// Fails as [`fold_tables_on_workers`].
+/// Fails as [`aggregate_on_workers`].
 pub(crate) fn start_sampled_tables(
     plan: &QueryPlan,
     parts: &AggregationPlan,

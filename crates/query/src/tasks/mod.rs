@@ -59,7 +59,7 @@ mod unordered_scheduler;
 pub(crate) use cluster_job::SampledReadOptions;
 pub use distributed_output::DistributedOutput;
 pub(crate) use driver::{
-    ClusterRows, FoldOutput, check_cluster_support, explain_cluster_read, fold_tables_on_workers,
+    ClusterRows, FoldOutput, aggregate_on_workers, check_cluster_support, explain_cluster_read,
     read_rows_on_workers, start_sampled_rows, start_sampled_tables,
 };
 pub(crate) use ordered_worker_rows::OrderedWorkerRows;
@@ -78,8 +78,8 @@ use serde::{Deserialize, Serialize};
 use tidemill_base::cancellation::CancelFlag;
 use tidemill_base::error::{Error, Result};
 use tidemill_base::memory_budget::{self, MemorySize};
+use tidemill_source::programs::companion_files::ProgramFile;
 use tidemill_source::programs::filter_program::FilterProgram;
-use tidemill_source::programs::program_files::ProgramFile;
 
 /// Returns the error for a query that a cluster cannot run.
 pub(crate) fn cluster_unsupported_error(why: &str) -> Error {
@@ -225,12 +225,14 @@ impl ShippedFile {
     /// Returns the files that a program opens by name; fetches remote ones first.
     ///
     /// # Errors
-    /// Fails as [`ProgramFiles::prepare_files`](tidemill_source::programs::program_files::ProgramFiles::prepare_files).
+    /// Fails as [`ProgramFiles::prepare_files`](tidemill_source::programs::companion_files::ProgramFiles::prepare_files).
     pub fn collect_from_program(
         program: Option<&FilterProgram>,
         cancel: &CancelFlag,
     ) -> Result<Vec<ShippedFile>> {
-        let Some(files) = program.and_then(FilterProgram::files) else { return Ok(Vec::new()) };
+        let Some(files) = program.and_then(FilterProgram::accompanying_files) else {
+            return Ok(Vec::new());
+        };
         let handed = |file: ProgramFile| ShippedFile {
             name: file.name,
             path: file.path,

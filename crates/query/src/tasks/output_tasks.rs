@@ -115,7 +115,10 @@ impl FileWriteTasks<'_> {
     fn begin_uploads(&self, number: usize, places: &Range<usize>) -> Result<Vec<Vec<BegunUpload>>> {
         let Some((bucket, objects)) = &self.objects else { return Ok(Vec::new()) };
         let bytes = |place: usize| -> u64 {
-            self.shuffle_files.iter().map(|part| part.partition_bytes(&(place..place + 1))).sum()
+            self.shuffle_files
+                .iter()
+                .map(|part| part.partition_byte_count(&(place..place + 1)))
+                .sum()
         };
         let is_sure = number >= self.initial_task_count();
         let is_large: Vec<bool> = places
@@ -139,7 +142,7 @@ impl TaskSource for FileWriteTasks<'_> {
         let places = self.task_partitions(number);
         let parts =
             self.shuffle_files.iter().filter_map(|part| part.select_partitions(&places)).collect();
-        let bytes = self.shuffle_files.iter().map(|part| part.partition_bytes(&places)).sum();
+        let bytes = self.shuffle_files.iter().map(|part| part.partition_byte_count(&places)).sum();
         let begun = self.begin_uploads(number, &places)?;
         let write = WriteFilesTask { count: places.len(), parts, begun };
         let name = format!("write {} of {}", number + 1, self.task_count());

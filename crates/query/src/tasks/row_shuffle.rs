@@ -458,7 +458,7 @@ impl RowShuffleRun {
 }
 
 /// Calls `each` with the batches of one writer partition, in order.
-pub(super) fn for_each_batch_of_partition(
+pub(super) fn for_each_batch_of_writer_partition(
     scratch: &ScratchStorage,
     parts: &[ShuffleFile],
     place: usize,

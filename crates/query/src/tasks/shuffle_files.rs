@@ -59,7 +59,7 @@ impl ShuffleFile {
     }
 
     /// Returns the number of bytes in some partitions.
-    pub(super) fn partition_bytes(&self, ranges: &Range<usize>) -> u64 {
+    pub(super) fn partition_byte_count(&self, ranges: &Range<usize>) -> u64 {
         let of = |run: &Vec<u64>| {
             let ends = run.get(ranges.start).zip(run.get(ranges.end));
             ends.map_or(0, |(start, end)| end.saturating_sub(*start))
@@ -422,7 +422,7 @@ mod tests {
                     let mut found: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
                     for range in 0..ranges.count() {
                         let Some(own) = parted.select_partitions(&(range..range + 1)) else { continue };
-                        prop_assert_eq!(own.partition_bytes(&(0..1)), parted.partition_bytes(&(range..range + 1)));
+                        prop_assert_eq!(own.partition_byte_count(&(0..1)), parted.partition_byte_count(&(range..range + 1)));
                         for run in &own.runs {
                             let mut of = open_group_range(&made.storage, &own.file, run[0]..run[1]).unwrap();
                             while let Some(batch) = of.next_batch().unwrap() {

@@ -248,8 +248,12 @@ impl TaskSource for ReduceTasks<'_> {
             .iter()
             .filter_map(|part| part.select_partitions(&ranges))
             .collect();
-        let bytes =
-            self.reduction.shuffle_files.iter().map(|part| part.partition_bytes(&ranges)).sum();
+        let bytes = self
+            .reduction
+            .shuffle_files
+            .iter()
+            .map(|part| part.partition_byte_count(&ranges))
+            .sum();
         let reduce = ReduceTask {
             count: ranges.len(),
             parts,

@@ -22,7 +22,7 @@ use tidemill_sink::{
     BegunUpload, OpenOutputTarget, SinkResources, SinkSpec, WorkerOutputFile, WorkerOutputWriter,
     WriterPartitioner,
 };
-use tidemill_source::programs::program_files::ProgramFiles;
+use tidemill_source::programs::companion_files::ProgramFiles;
 use tidemill_source::{RejectLog, SourceReopener};
 use tidemill_tables::merging::hash_ranges::KeyHashRanges;
 use tidemill_tables::merging::merge::{ChunkMerger, run_on_threads};
@@ -33,7 +33,7 @@ use super::TaskTime;
 use super::cluster_job::{ClusterJob, SampledReadOptions, TaskResultKind, corrupt_message_error};
 use super::row_shuffle::{
     RowShuffleSpec, RowShuffleWriter, ShuffleGroupsTask, ShuffledRange, WriteFilesTask,
-    WrittenFiles, for_each_batch_of_partition,
+    WrittenFiles, for_each_batch_of_writer_partition,
 };
 use super::shuffle_files::{
     GroupSpool, ReduceTask, ReducedRange, ShuffleFile, ShuffleOutput, ShuffleWriter,
@@ -392,7 +392,7 @@ impl TaskExecutor {
                 UnreadSplits { is_cut_short, ..collect_unread_splits(failed, [].into_iter(), 0) },
             ));
         }
-        Ok((writer, collect_unread_splits(failed, rows.unread_splits().into_iter(), 0)))
+        Ok((writer, collect_unread_splits(failed, rows.unfinished_splits().into_iter(), 0)))
     }
 
     /// Checks that rows are few enough to be sent.
@@ -696,7 +696,7 @@ impl TaskExecutor {
             WorkerOutputWriter::new(spec, (own, begun), Arc::clone(schema), room, cancel)
         };
         let mut writer = None;
-        for_each_batch_of_partition(scratch, parts, place, &mut |rows| {
+        for_each_batch_of_writer_partition(scratch, parts, place, &mut |rows| {
             cancel.check()?;
             let writer = match &mut writer {
                 Some(writer) => writer,

@@ -90,7 +90,8 @@ fn planned(sql: &str, schema: &SchemaRef) -> (Arc<TableSpec>, TestMap) {
     let table = Arc::new(SourceTable::without_files(Arc::clone(schema), run));
     context.register_table("t", table).unwrap();
     let plan = tidemill_planning::plan_sql(&context, sql).unwrap().into_optimized_plan().unwrap();
-    let stream = crate::planning::build_sides::collect_scanned_tables(&plan).unwrap().remove(0);
+    let stream =
+        crate::planning::build_side_extraction::collect_scanned_tables(&plan).unwrap().remove(0);
     let ExecutionPath::Tables(parts) = choose_execution_path(&plan, &Ok(stream)).unwrap() else {
         panic!("{sql} has no table");
     };

@@ -35,7 +35,7 @@ pub(crate) struct AnswerBuilder {
     pub is_exact: bool,
     /// True if estimates get no bounds because the data for them is incomplete.
     pub has_withheld_bounds: bool,
-    pub row_count_limits: RowCountLimits,
+    pub row_count_limits: InputRowMaxima,
     pub missing_interval_reasons: MissingIntervalReasons,
     /// The finished table's columns. Those that carry the data for intervals come last.
     pub finished_schema: SchemaRef,
@@ -116,7 +116,7 @@ impl AnswerBuilder {
 
 /// The numbers of rows of the input, which limit the counts of a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct RowCountLimits {
+pub(crate) struct InputRowMaxima {
     /// Maximum number of rows that an aggregate can have counted in the splits read.
     pub read_max: f64,
     /// Maximum number of rows that the splits not read can be assumed to hold.
@@ -126,9 +126,9 @@ pub(crate) struct RowCountLimits {
     pub is_every_row_in_table: bool,
 }
 
-impl RowCountLimits {
+impl InputRowMaxima {
     /// No limits.
-    pub(crate) const UNLIMITED: RowCountLimits = RowCountLimits {
+    pub(crate) const UNLIMITED: InputRowMaxima = InputRowMaxima {
         read_max: f64::INFINITY,
         unread_max: f64::INFINITY,
         is_every_row_in_table: false,
@@ -232,7 +232,7 @@ impl GroupTotals {
         formula: &TotalsFormula,
         quantities: &[EstimatedQuantity],
         sample: &SplitSample,
-        rows: RowCountLimits,
+        rows: InputRowMaxima,
     ) -> EstimateBounds {
         let mut may_be_zero = |part: &TotalsFormula| {
             let is_positive = |index: usize| {
@@ -266,7 +266,7 @@ impl GroupTotals {
         formula: &TotalsFormula,
         quantities: &[EstimatedQuantity],
         sample: &SplitSample,
-        row_counts: RowCountLimits,
+        row_counts: InputRowMaxima,
     ) -> EstimateBounds {
         let GroupTotals { cells, totals, gradient } = self;
         gradient.fill(0.0);

@@ -19,7 +19,7 @@ use tidemill_sampling::SplitSample;
 use tidemill_sql::into_datafusion_error;
 
 use super::answer_builder::{
-    EstimateBounds, GroupQuantiles, GroupTotals, MissingIntervalReasons, RowCountLimits,
+    EstimateBounds, GroupQuantiles, GroupTotals, InputRowMaxima, MissingIntervalReasons,
     unreadable_cells_error,
 };
 use super::result_bounds::{Estimand, EstimatedQuantity};
@@ -41,7 +41,7 @@ pub(crate) struct IntervalCalculator {
     /// Number of carried columns with quantiles by cell.
     pub quantile_value_count: usize,
     pub sample: SplitSample,
-    pub row_count_limits: RowCountLimits,
+    pub row_count_limits: InputRowMaxima,
     pub missing_interval_reasons: MissingIntervalReasons,
     pub threads: usize,
     /// Time at which the intervals are due; rows not reached by then have none.

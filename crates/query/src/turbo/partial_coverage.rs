@@ -225,7 +225,7 @@ impl ColumnIntervalWidths {
     }
 
     /// Returns true if the column has this name in SQL.
-    pub(crate) fn is_column(&self, column: &str) -> bool {
+    pub(crate) fn has_column_name(&self, column: &str) -> bool {
         tidemill_dialect::column_names::plan_text_to_sql(&self.column) == column
     }
 

@@ -15,7 +15,7 @@ use tidemill_sampling::{SplitSample, look_confidence, splits_before_look};
 use tidemill_tables::merging::merge::MergedTable;
 use tidemill_tables::{StateUpdateSwitch, TableSpec};
 
-use super::answer_builder::{AnswerBuilder, MissingIntervalReasons, RowCountLimits};
+use super::answer_builder::{AnswerBuilder, InputRowMaxima, MissingIntervalReasons};
 use super::local_runner::{
     self, ReadOutcome, SampledTables, StopReason, TableInspector, TableSnapshot,
 };
@@ -29,7 +29,7 @@ use crate::execution::result_columns::conform_batch_to_schema;
 use crate::execution::results::{CoverageBuilder, RowSource};
 use crate::execution::scan::Scan;
 use crate::plan::QueryPlan;
-use crate::planning::build_sides::BuildSide;
+use crate::planning::build_side_extraction::BuildSide;
 use crate::planning::execution_path::AggregationPlan;
 use crate::tasks::{self, FoldOutput, SampledReadOptions};
 
@@ -90,7 +90,7 @@ impl QueryPlan {
             sample: None,
             is_exact: false,
             has_withheld_bounds: false,
-            row_count_limits: RowCountLimits::UNLIMITED,
+            row_count_limits: InputRowMaxima::UNLIMITED,
             missing_interval_reasons: MissingIntervalReasons::default(),
             finished_schema: parts.finished_schema_with_columns(&carried),
         };
@@ -308,14 +308,14 @@ fn row_count_limits(
     scan: &Scan,
     parts: &AggregationPlan,
     sample: Option<&SplitSample>,
-) -> Result<RowCountLimits> {
+) -> Result<InputRowMaxima> {
     let read = scan.row_count() as f64;
     // A join or `unnest` may multiply rows by an unknown factor, so there is no limit on unread rows then.
     let (read, unread) = match parts.may_multiply_rows()? {
         true => (read * ROW_MULTIPLIER_MAX, f64::INFINITY),
         false => (read, unread_rows_max(scan, sample)),
     };
-    Ok(RowCountLimits {
+    Ok(InputRowMaxima {
         read_max: read,
         unread_max: unread,
         is_every_row_in_table: parts.counts_every_row()?,

@@ -202,7 +202,7 @@ impl UnorderedRows {
     }
 
     /// Returns the splits that were begun and are not complete, once the run has ended.
-    pub(crate) fn unread_splits(&self) -> Vec<usize> {
+    pub(crate) fn unfinished_splits(&self) -> Vec<usize> {
         let state = self.search.state.lock();
         state.tally.open_splits().map(|(split, _)| split).collect()
     }

@@ -95,7 +95,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             false for a list with a null.",
         issue: None,
         files: &["dialect/src/translation/operators.rs", "sql/src/coercion.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[
             answers("SELECT 3 = ANY([1, NULL])", "false", "∅"),
             answers(
@@ -110,7 +110,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`k < ANY (SELECT k …)` compares the subquery's column with itself.",
         issue: None,
         files: &["sql/src/null_subquery_conditions.rs"],
-        parts: &["rule Unknowns"],
+        parts: &["rule NullSubqueryConditionsRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT v FROM '$/keys.csv' WHERE k < ANY (SELECT k FROM '$/keys.csv')",
             "no rows",
@@ -122,7 +122,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`array_slice` refuses an end beyond 32 bits.",
         issue: None,
         files: &["sql/src/coercion.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT array_slice([1, 2, 3], 1, 3000000000)",
             "error: invalid index: 3000000000",
@@ -139,8 +139,8 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "function character_length",
             "function coalesce",
             "function octet_length",
-            "planner ListsOfBytes",
-            "rule CommonTypes",
+            "planner BinaryListPlanner",
+            "rule CommonTypeRule",
         ],
         evidence: Evidence::Queries(&[
             answers("SELECT length(decode('ff', 'hex'))", "error: non UTF-8", "1"),
@@ -164,7 +164,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             refuses other expressions there.",
         issue: None,
         files: &["sql/src/null_subquery_conditions.rs"],
-        parts: &["rule Unknowns"],
+        parts: &["rule NullSubqueryConditionsRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT (SELECT count(*) FROM '$/events.csv' e WHERE CAST(e.ts AS DATE) = d.day) \
@@ -185,7 +185,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`ceil` and `floor` of a DECIMAL overflow if the result has one more digit.",
         issue: None,
         files: &["sql/src/coercion.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT ceil(CAST(9.99 AS DECIMAL(3, 2)))",
             "error: Decimal overflow",
@@ -198,7 +198,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             zone uses the clocks of UTC.",
         issue: None,
         files: &["sql/src/local_times.rs"],
-        parts: &["rule Clocks"],
+        parts: &["rule LocalTimeRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT TIMESTAMP '2025-10-26 02:30:00' AT TIME ZONE 'Europe/Berlin'",
@@ -217,7 +217,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A cast in a comparison with a constant is removed, even if it loses values or rounds times.",
         issue: None,
         files: &["sql/src/opaque_casts.rs"],
-        parts: &["rule KeptCasts"],
+        parts: &["rule OpaqueCastRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT TRY_CAST(x AS TINYINT) <> 1 FROM '$/values.csv'",
@@ -238,7 +238,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             of a window over such keys.",
         issue: None,
         files: &["sql/src/computed_keys.rs"],
-        parts: &["rule ComputedKeys"],
+        parts: &["rule ComputedKeyRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT count(*) OVER (PARTITION BY length(s) > 5) FROM '$/texts.csv'",
             "error: SanityCheckPlan",
@@ -251,7 +251,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             differently written equalities of one column are taken for a contradiction.",
         issue: None,
         files: &["sql/src/filter_pushdown.rs"],
-        parts: &["rule Conditions", "rule PushDownFilter, left out"],
+        parts: &["rule FilterPushdownRule", "rule PushDownFilter, left out"],
         evidence: Evidence::Queries(&[
             answers("SELECT count(*) FROM '$/numbers.csv' HAVING random() < 0", "0", "no rows"),
             answers(
@@ -279,7 +279,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             correlation as well.",
         issue: None,
         files: &["sql/src/null_subquery_conditions.rs"],
-        parts: &["rule Unknowns"],
+        parts: &["rule NullSubqueryConditionsRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT id FROM '$/tied.csv' WHERE 1 IN (SELECT v FROM '$/tied_to.csv' WHERE v = 1)",
@@ -299,7 +299,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A date is compared with a number as the number of days since 1970.",
         issue: None,
         files: &["sql/src/coercion.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT day > 1 FROM '$/days.csv'",
             "true, true",
@@ -316,7 +316,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "sql/src/numeric_conversions.rs",
             "sql/src/time_casts.rs",
         ],
-        parts: &["planner TimeOperands", "rule CommonTypes"],
+        parts: &["planner TimeOperandPlanner", "rule CommonTypeRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT CAST('9999-12-31' AS DATE) > TIMESTAMP '2020-01-01'",
@@ -335,7 +335,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A DOUBLE and a DECIMAL are compared as decimals of 15 places, so that 1e-20 is 0.",
         issue: None,
         files: &["sql/src/coercion.rs", "sql/src/common_type.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT d * 1e-20 = CAST(0 AS DECIMAL(10, 2)) FROM '$/values.csv'",
             "true, true",
@@ -382,7 +382,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`DISTINCT ON (k) … ORDER BY k, k DESC` panics.",
         issue: None,
         files: &["sql/src/coercion.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT DISTINCT ON (k) k, v FROM '$/keys.csv' ORDER BY k, k DESC, v",
             "error: panicked",
@@ -406,7 +406,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A struct field whose name is empty cannot be accessed.",
         issue: None,
         files: &["sql/src/empty_field_names.rs"],
-        parts: &["planner EmptyNames"],
+        parts: &["planner EmptyFieldNamePlanner"],
         evidence: Evidence::Queries(&[answers(
             // SQL makes no struct with such a field; a JSON file does.
             "SELECT named_struct('a', 7)['']",
@@ -419,7 +419,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A scalar subquery without rows is not null if its column is not nullable.",
         issue: None,
         files: &["sql/src/null_subquery_conditions.rs"],
-        parts: &["rule Unknowns"],
+        parts: &["rule NullSubqueryConditionsRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT (SELECT 1 WHERE false) IS NULL",
             "false",
@@ -445,7 +445,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "function repeat",
             "function replace",
             "function rpad",
-            "rule KeepToBudget",
+            "rule ExpressionMemoryRule",
         ],
         evidence: Evidence::Check(|| {
             crate::bare::peak_bytes("SELECT repeat(s, 10) FROM wide") < crate::bare::WIDE_BYTES / 10
@@ -470,7 +470,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A number beyond FLOAT becomes infinite.",
         issue: None,
         files: &["sql/src/opaque_casts.rs"],
-        parts: &["rule KeptCasts"],
+        parts: &["rule OpaqueCastRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT CAST(d * 1e300 AS FLOAT) FROM '$/values.csv'",
             "inf, inf",
@@ -496,7 +496,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             sign.",
         issue: None,
         files: &["sql/src/float_order.rs"],
-        parts: &["rule OneOrder"],
+        parts: &["rule FloatOrderRule"],
         evidence: Evidence::Queries(&[
             answers("SELECT rank() OVER (ORDER BY f) FROM '$/floats.csv'", "1, 2, 3", "1, 1, 3"),
             answers(
@@ -513,7 +513,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             the largest number of rows, and refuse struct keys.",
         issue: None,
         files: &["sql/src/window_frames.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT count(*) OVER (ORDER BY d RANGE BETWEEN 0.16 PRECEDING AND CURRENT ROW) \
@@ -545,7 +545,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             by it are removed.",
         issue: None,
         files: &["sql/src/grouping_sets.rs"],
-        parts: &["rule NothingKnown"],
+        parts: &["rule GroupingSetBarrierRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT y, count(*) FROM (SELECT 'x' AS y FROM '$/values.csv') GROUP BY ROLLUP (y) ORDER BY y",
             "∅ 2, x 2",
@@ -558,7 +558,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             and casts of constants even without rows.",
         issue: None,
         files: &["sql/src/short_circuit_evaluation.rs"],
-        parts: &["planner DefaultQueryPlanner, left out", "planner Guarded", "rule KeptCases"],
+        parts: &["planner DefaultQueryPlanner, left out", "planner ShortCircuitPlanner", "rule CasePreservationRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT id FROM '$/zero.csv' WHERE x <> 0 AND 1000 / x > 3",
@@ -639,7 +639,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A BIGINT beside a FLOAT keeps 24 bits, in comparisons, CASE and UNION.",
         issue: None,
         files: &["sql/src/coercion.rs", "sql/src/common_type.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT CAST(id + 16777216 AS BIGINT) = CAST(16777216 AS FLOAT) FROM '$/zero.csv'",
@@ -658,7 +658,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "Integer arithmetic wraps around.",
         issue: None,
         files: &["sql/src/arithmetic.rs"],
-        parts: &["rule CheckedArithmetic"],
+        parts: &["rule CheckedArithmeticRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT x * 9223372036854775807 FROM '$/zero.csv'",
@@ -677,7 +677,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "Hours added to a date are lost.",
         issue: None,
         files: &["sql/src/coercion.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT day + INTERVAL '1 hour' FROM '$/days.csv'",
             "2026-01-01, 2026-01-02",
@@ -715,7 +715,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "The default of `lag` and `lead` is cast to the column's type.",
         issue: None,
         files: &["sql/src/coercion.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT lag(x, 1, 0.5) OVER (ORDER BY id) FROM '$/numbers.csv'",
             "0, 1, 2, ∅",
@@ -727,7 +727,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`lead` by several rows with IGNORE NULLS skips values. Tidemill refuses it.",
         issue: None,
         files: &["sql/src/coercion.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT lead(x, 2) IGNORE NULLS OVER (ORDER BY id) FROM '$/gaps.csv'",
             "3, 3, 3, 4, ∅, ∅, ∅, ∅",
@@ -752,7 +752,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`ORDER BY … LIMIT n` holds its rows in a heap, which cannot spill.",
         issue: None,
         files: &["sql/src/large_limits.rs"],
-        parts: &["rule LargeLimits"],
+        parts: &["rule LargeLimitRule"],
         evidence: Evidence::Check(|| {
             crate::bare::is_out_of_memory("SELECT s FROM wide ORDER BY s LIMIT 900", 2 << 20)
         }),
@@ -762,7 +762,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`array_agg(x)[0]` becomes `nth_value(x, 0)`, which fails.",
         issue: None,
         files: &["sql/src/text_subscripts.rs"],
-        parts: &["planner TextParts"],
+        parts: &["planner TextSubscriptPlanner"],
         evidence: Evidence::Queries(&[answers(
             "SELECT array_agg(v ORDER BY v)[0] FROM '$/keys.csv'",
             "error: Nth value indices are 1 based",
@@ -774,7 +774,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "The keys of groups are taken for keys of the rows that `unnest` makes from the groups' lists.",
         issue: None,
         files: &["sql/src/unnest_keys.rs"],
-        parts: &["planner Subqueries", "rule RowsOfLists"],
+        parts: &["planner UnnestSubqueryPlanner", "rule UnnestKeysRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT k, u FROM (SELECT k, unnest(array_agg(v)) AS u FROM '$/lists.csv' GROUP BY k) ORDER BY k, u",
             "1 3, 1 1, 1 3, 2 5, 2 4",
@@ -807,7 +807,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "Text functions receive the text of a list.",
         issue: None,
         files: &["sql/src/coercion.rs", "sql/src/replacement_functions.rs"],
-        parts: &["function character_length", "rule CommonTypes"],
+        parts: &["function character_length", "rule CommonTypeRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT length([1, 2, 3]), reverse([1, 2])",
             "9 ]2 ,1[",
@@ -827,7 +827,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A null within a list or struct is the smallest value in a comparison, and the largest in a sort.",
         issue: None,
         files: &["sql/src/nested_order.rs"],
-        parts: &["rule NestedOrder"],
+        parts: &["rule NestedOrderRule"],
         evidence: Evidence::Queries(&[
             answers("SELECT [1, NULL] > [1, 2]", "false", "true"),
             answers("SELECT array_sort([2, NULL, 1])", "[∅, 1, 2]", "[1, 2, ∅]"),
@@ -853,7 +853,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         parts: &[
             "rule EliminateCrossJoin, left out",
             "rule ExtractEquijoinPredicate, left out",
-            "rule JoinKeys",
+            "rule JoinKeyRule",
         ],
         evidence: Evidence::Queries(&[answers(
             "SELECT count(*) FROM '$/numbers.csv' a JOIN '$/numbers.csv' b ON a.id IS NOT DISTINCT FROM b.id \
@@ -867,7 +867,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`nullif(x, 0.5)` returns x in the common type of both arguments.",
         issue: None,
         files: &["sql/src/coercion.rs"],
-        parts: &["rule CommonTypes"],
+        parts: &["rule CommonTypeRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT nullif(id, 0.5) FROM '$/zero.csv'",
             "1.0, 2.0",
@@ -925,7 +925,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             (fixed after 55.2), and calculations move below filters and limits.",
         issue: Some(24414),
         files: &["sql/src/projection_pushdown.rs"],
-        parts: &["rule ProjectionPushdown, left out", "rule Projections"],
+        parts: &["rule ProjectionPushdown, left out", "rule ProjectionPushdownRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "!sorted SELECT count(*), sum(x + y) FROM (SELECT a.n AS x, b.n AS y FROM '$/sides.csv' a \
@@ -945,7 +945,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`row_number`, `rank`, `dense_rank` and `ntile` are unsigned, so that `-rank()` is refused.",
         issue: None,
         files: &["operators/src/windows.rs"],
-        parts: &["planner Ranks"],
+        parts: &["planner SignedRankPlanner"],
         evidence: Evidence::Queries(&[answers(
             "SELECT -rank() OVER (ORDER BY id) FROM '$/zero.csv'",
             "error: only supports signed numeric",
@@ -958,7 +958,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             match anywhere.",
         issue: None,
         files: &["sql/src/similar_to.rs"],
-        parts: &["rule SimilarTo"],
+        parts: &["rule SimilarToRule"],
         evidence: Evidence::Queries(&[
             answers("SELECT s ~ '.*' FROM '$/texts.csv'", "true, false", "true, ∅"),
             answers(
@@ -973,7 +973,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`round` and `trunc` multiply by a power of ten, which gives infinities and inexact numbers.",
         issue: None,
         files: &["sql/src/replacement_functions.rs", "sql/src/arithmetic.rs"],
-        parts: &["function round", "function trunc", "rule CheckedArithmetic"],
+        parts: &["function round", "function trunc", "rule CheckedArithmeticRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT round(1e300, 20), round(123.456, -400), trunc(1e300, 20)",
@@ -1027,7 +1027,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A required order moves down through a limit, and the limit keeps other rows.",
         issue: None,
         files: &["sql/src/limit_barriers.rs"],
-        parts: &["rule EnsureRequirements, left out", "rule LimitBarriers"],
+        parts: &["rule EnsureRequirements, left out", "rule LimitBarrierRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT b FROM (SELECT b FROM '$/numbers.csv' LIMIT 2 OFFSET 1) ORDER BY b",
@@ -1046,7 +1046,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "The hours of a difference of two times include its days, and `epoch` counts 360 days per year.",
         issue: None,
         files: &["sql/src/interval_parts.rs"],
-        parts: &["function date_part", "rule CommonTypes"],
+        parts: &["function date_part", "rule CommonTypeRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT extract(hour FROM (TIMESTAMP '2026-01-05 10:00:00' - TIMESTAMP '2026-01-01 08:00:00'))",
@@ -1111,7 +1111,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`IN (SELECT … UNION …)` beside OR names a column twice, and is refused.",
         issue: None,
         files: &["sql/src/null_subquery_conditions.rs"],
-        parts: &["rule Unknowns"],
+        parts: &["rule NullSubqueryConditionsRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT v FROM '$/lists.csv' WHERE k IN (SELECT k FROM '$/lists.csv' UNION SELECT k FROM \
                  '$/lists.csv') OR v = 9 ORDER BY 1",
@@ -1125,7 +1125,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         issue: None,
         files: &["sql/src/subquery_sorts.rs"],
         parts: &[
-            "rule SubquerySorts",
+            "rule SubquerySortRemovalRule",
             "setting datafusion.sql_parser.enable_subquery_sort_elimination",
         ],
         evidence: Evidence::Queries(&[answers(
@@ -1172,7 +1172,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             list.",
         issue: None,
         files: &["sql/src/null_subquery_conditions.rs"],
-        parts: &["rule Unknowns"],
+        parts: &["rule NullSubqueryConditionsRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT id FROM '$/numbers.csv' WHERE x NOT IN (SELECT u FROM '$/with_null.csv') OR id = 4",
@@ -1227,7 +1227,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "`'2026-03-01 10:30'` is not accepted as a timestamp.",
         issue: None,
         files: &["sql/src/opaque_casts.rs"],
-        parts: &["rule KeptCasts"],
+        parts: &["rule OpaqueCastRule"],
         evidence: Evidence::Queries(&[answers(
             "SELECT CAST(s || '-01 10:30' AS TIMESTAMP) FROM (SELECT '2026-03' AS s)",
             "error: error parsing time",
@@ -1240,7 +1240,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             the merge would have taken.",
         issue: Some(16171),
         files: &["sql/src/sorted_unions.rs"],
-        parts: &["rule CheckedPlan", "rule SanityCheckPlan, left out"],
+        parts: &["rule SortedUnionSanityRule", "rule SanityCheckPlan, left out"],
         evidence: Evidence::Queries(&[answers(
             "SELECT v AS a, v AS b FROM '$/keys.csv' UNION ALL SELECT v AS c, v AS d FROM '$/keys.csv' \
                  GROUP BY 1, 2 ORDER BY a, b DESC",
@@ -1253,7 +1253,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "The branches of a union output rows in no fixed order, even on one thread.",
         issue: None,
         files: &["operators/src/ordered_unions.rs"],
-        parts: &["rule UnionsInOrder"],
+        parts: &["rule OrderedUnionRule"],
         evidence: Evidence::Untested("the order depends on timing"),
     },
     Correction {
@@ -1285,7 +1285,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             "operators/src/windows/whole_partitions.rs",
             "operators/src/windows/running_totals.rs",
         ],
-        parts: &["rule EqualsAtOnce", "rule OnePartitionAtATime"],
+        parts: &["rule RunningTotalsRule", "rule WholePartitionsRule"],
         evidence: Evidence::Check(|| {
             crate::bare::peak_bytes("SELECT s, count(*) OVER () FROM wide")
                 < crate::bare::WIDE_BYTES / 10
@@ -1298,7 +1298,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "When a window concatenates text views, the result keeps every buffer that they ever pointed into.",
         issue: None,
         files: &["operators/src/windows/text_copies.rs"],
-        parts: &["rule CopiedText"],
+        parts: &["rule CopyTextBelowWindowsRule"],
         evidence: Evidence::Untested(
             "the buffers that a running window holds are not visible from outside",
         ),
@@ -1326,18 +1326,18 @@ pub(crate) const ADDITIONS: &[(&str, &str)] = &[
     ("function regexp_match", "computed once for each text of a batch"),
     ("function to_char", "patterns of PostgreSQL, and of numbers"),
     ("function to_date", "patterns of PostgreSQL"),
-    ("planner Multiples", "a number times an interval"),
-    ("planner NumericConditions", "whole numbers as operands of AND and OR"),
-    ("planner Quotients", "`/` of two integers is a DOUBLE"),
-    ("rule AsOfJoins", "ASOF joins"),
-    ("rule DistinctCounts", "distinct counts as groups, which merge and spill"),
-    ("rule FanOutSorts", "sorts by `tidemill-sort`"),
-    ("rule FilteredWindows", "a FILTER of a window as an argument, for the other window rules"),
-    ("rule InParts", "windows over partitions that are put apart by hash"),
-    ("rule JoinsInMemory", "joins that fit the budget are held, others sorted"),
-    ("rule KeepFirstRows", "the first rows of a group as an aggregate"),
-    ("rule KnownToJoins", "estimates of sources for joins"),
-    ("rule SetsOfColumns", "grouping sets keep their names when types are settled"),
+    ("planner IntervalMultiplicationPlanner", "a number times an interval"),
+    ("planner NumericConditionPlanner", "whole numbers as operands of AND and OR"),
+    ("planner DivisionPlanner", "`/` of two integers is a DOUBLE"),
+    ("rule AsofJoinRule", "ASOF joins"),
+    ("rule DistinctAggregatesRule", "distinct counts as groups, which merge and spill"),
+    ("rule FanOutSortRule", "sorts by `tidemill-sort`"),
+    ("rule WindowFilterRule", "a FILTER of a window as an argument, for the other window rules"),
+    ("rule HashPartitionedWindowsRule", "windows over partitions that are put apart by hash"),
+    ("rule JoinMemoryRule", "joins that fit the budget are held, others sorted"),
+    ("rule FirstRowsRule", "the first rows of a group as an aggregate"),
+    ("rule JoinStatisticsRule", "estimates of sources for joins"),
+    ("rule GroupingSetColumnRule", "grouping sets keep their names when types are settled"),
     ("rule SingleDistinctToGroupBy, left out", "DistinctCounts calls it"),
     (
         "setting datafusion.sql_parser.default_null_ordering",

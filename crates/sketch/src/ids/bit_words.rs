@@ -13,7 +13,7 @@ const COUNT_BLOCK_WORDS: usize = 512;
 
 /// A bitmap: bit i mod 64 of word i / 64 is number i.
 #[derive(Debug, Clone, Default)]
-pub(super) struct BitWords {
+pub(super) struct WordBitmap {
     pub(super) words: Vec<u64>,
     /// Number of set bits.
     pub(super) len: u64,
@@ -54,7 +54,7 @@ pub(super) fn range_words(range: RangeInclusive<u32>) -> impl Iterator<Item = (u
     })
 }
 
-impl BitWords {
+impl WordBitmap {
     pub(super) fn from_roaring(few: &RoaringBitmap) -> Self {
         // Decodes the serialized bytes, because bitmap containers are copied from them; iterating over the
         // numbers would visit each one.
@@ -64,7 +64,7 @@ impl BitWords {
         if let Ok(words) = RoaringView::open(&bytes).and_then(|stored| stored.read_words()) {
             return words;
         }
-        let mut words = BitWords::default();
+        let mut words = WordBitmap::default();
         words.grow_to(few.max());
         roaring_ranges(few).for_each(|range| words.set_range(range));
         words
@@ -105,7 +105,7 @@ impl BitWords {
     }
 
     /// Returns the count of numbers in both bitmaps.
-    pub(super) fn intersection_len(&self, other: &BitWords) -> u64 {
+    pub(super) fn intersection_len(&self, other: &WordBitmap) -> u64 {
         let (a, b) = (self.words.as_slice(), other.words.as_slice());
         run_vectorized(
             #[inline(always)]
@@ -177,7 +177,7 @@ impl BitWords {
         few
     }
 
-    pub(super) fn apply(&mut self, other: &BitWords, operation: BitmapOperation) {
+    pub(super) fn apply(&mut self, other: &WordBitmap, operation: BitmapOperation) {
         let shared = self.words.len().min(other.words.len());
         let (left, right) = (&mut self.words, other.words.as_slice());
         let mut len = match operation {
@@ -203,7 +203,7 @@ impl BitWords {
         self.len = len;
     }
 
-    pub(super) fn combine(&self, other: &BitWords, operation: BitmapOperation) -> BitWords {
+    pub(super) fn combine(&self, other: &WordBitmap, operation: BitmapOperation) -> WordBitmap {
         let (left, right) = (self.words.as_slice(), other.words.as_slice());
         let (mut words, mut len) = match operation {
             BitmapOperation::Union => combine_words(left, right, |a, b| a | b),
@@ -221,7 +221,7 @@ impl BitWords {
         };
         words.extend_from_slice(rest);
         len += count_ones(rest);
-        BitWords { words, len }
+        WordBitmap { words, len }
     }
 }
 

@@ -14,7 +14,7 @@ use std::ops::{BitAnd, BitOr, BitXor, Sub};
 
 use roaring::RoaringBitmap;
 
-use super::bit_words::{BitWords, BitmapOperation, roaring_ranges, word_index};
+use super::bit_words::{BitmapOperation, WordBitmap, roaring_ranges, word_index};
 use super::roaring_format::{RoaringView, STATE, corrupt_container};
 use crate::SketchError;
 
@@ -39,7 +39,7 @@ pub struct IdSet {
 
 #[derive(Debug, Clone)]
 enum IdSetForm {
-    Words(BitWords),
+    Words(WordBitmap),
     Roaring(RoaringBitmap),
 }
 
@@ -246,7 +246,7 @@ impl IdSet {
                 let words = few.max().map_or(0, |max| word_index(max) + 1);
                 // At most twice the memory of the containers, for any decoded bytes.
                 if words * 8 <= 2 * few.serialized_size() {
-                    self.form = IdSetForm::Words(BitWords::from_roaring(few));
+                    self.form = IdSetForm::Words(WordBitmap::from_roaring(few));
                 }
             }
         }
@@ -357,7 +357,7 @@ impl Extend<u32> for IdSet {
                     let words = max.map_or(0, |max| word_index(max) + 1);
                     if words as u64 <= few.len() + some.len() as u64 {
                         // Words take the numbers in any order; `choose_form` decides at the end.
-                        let mut words = BitWords::from_roaring(few);
+                        let mut words = WordBitmap::from_roaring(few);
                         words.grow_to(max);
                         some.iter().for_each(|index| _ = words.insert(*index));
                         self.form = IdSetForm::Words(words);

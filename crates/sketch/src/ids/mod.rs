@@ -11,11 +11,11 @@
 //! [`SortedIdSet`] stores the ids themselves in a sorted list, for use without a common space.
 
 mod bit_words;
+mod id_numbering;
 mod id_set;
-mod id_space;
 mod roaring_format;
 mod sorted_id_set;
 
+pub use id_numbering::{IdSpace, IdSpaceFull, IdSpaceView};
 pub use id_set::{IdSet, IdSetIter};
-pub use id_space::{IdSpace, IdSpaceFull, IdSpaceView};
 pub use sorted_id_set::{SortedIdSet, SortedIdSetIter};

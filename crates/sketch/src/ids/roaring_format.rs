@@ -1,7 +1,7 @@
 //! Decoder of the Roaring portable format into plain words. The facts of the format are from its
 //! specification, RoaringBitmap/RoaringFormatSpec.
 
-use super::bit_words::{BitWords, bit_mask, count_ones, range_words, word_index};
+use super::bit_words::{WordBitmap, bit_mask, count_ones, range_words, word_index};
 use crate::SketchError;
 
 pub(super) const STATE: &str = "id set";
@@ -67,9 +67,9 @@ impl<'a> RoaringView<'a> {
     }
 
     /// Decodes the numbers into words, without a limit on their number.
-    pub(super) fn read_words(&self) -> Result<BitWords, SketchError> {
+    pub(super) fn read_words(&self) -> Result<WordBitmap, SketchError> {
         let mut at = self.containers_start;
-        let mut found = BitWords { words: vec![0; self.words_max()], len: 0 };
+        let mut found = WordBitmap { words: vec![0; self.words_max()], len: 0 };
         let mut next_key = 0;
         for (number, [key, key_high, last, last_high]) in self.containers.iter().enumerate() {
             let offset = at;

@@ -60,7 +60,7 @@ impl SpilledLines {
     }
 
     /// Appends lines in one write operation.
-    pub(super) fn write_lines(&mut self, lines: &[u8]) -> crate::Result<()> {
+    pub(super) fn append_lines(&mut self, lines: &[u8]) -> crate::Result<()> {
         if lines.is_empty() {
             return Ok(());
         }

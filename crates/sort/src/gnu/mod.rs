@@ -695,7 +695,7 @@ fn merge_in_steps(
             let group: Vec<_> = sources.drain(..sources.len().min(*fan_in)).collect();
             let mut spilled = SpilledLines::new(Arc::clone(space));
             merge_group(options, group, order, io, memory, &mut |_, bytes| {
-                spilled.write_lines(bytes).map_err(GnuSortError::Sort)
+                spilled.append_lines(bytes).map_err(GnuSortError::Sort)
             })?;
             spilled.release_memory();
             merged.push_back(MergeStepInput::Spilled(spilled));

@@ -26,7 +26,7 @@ use crate::{FileLocation, SourceFile};
 /// A byte sequence that is read once, front to back.
 pub(crate) trait ByteInput: Send {
     /// Fills `out` as far as possible. Returns fewer bytes than requested only at the end, or if the input
-    /// allows [short reads](ReadContext::allows_short_reads); then 0 bytes mark the end.
+    /// allows [short reads](ByteReadContext::allows_short_reads); then 0 bytes mark the end.
     fn read(&mut self, out: &mut [u8]) -> Result<usize>;
 
     /// Returns true if a read may return fewer bytes than requested before the end.
@@ -82,7 +82,7 @@ impl OpenFile {
     pub(crate) fn open(
         listed: &SourceFile,
         access: ReadPattern,
-        watch: &ReadContext,
+        watch: &ByteReadContext,
     ) -> Result<Self> {
         let (shown, planned) = (&listed.display_name, listed.identity);
         let path = match &listed.location {
@@ -213,7 +213,7 @@ impl OpenFile {
 
 /// Context of a read: cancellation, progress and limits.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ReadContext {
+pub(crate) struct ByteReadContext {
     pub(crate) cancel: CancelFlag,
     pub(crate) progress: RunProgress,
     /// Budget for prefetching remote bytes.
@@ -232,13 +232,18 @@ pub(crate) struct FileInput {
     file: Arc<OpenFile>,
     position: u64,
     counted_end: u64,
-    context: ReadContext,
+    context: ByteReadContext,
     /// Bytes that were already read, with their offset.
     already_read_bytes: (u64, Vec<u8>),
 }
 
 impl FileInput {
-    pub(crate) fn new(file: Arc<OpenFile>, at: u64, counted_to: u64, watch: ReadContext) -> Self {
+    pub(crate) fn new(
+        file: Arc<OpenFile>,
+        at: u64,
+        counted_to: u64,
+        watch: ByteReadContext,
+    ) -> Self {
         Self {
             file,
             position: at,
@@ -329,11 +334,11 @@ pub(crate) struct ReaderInput<R> {
     prefix: std::io::Cursor<Vec<u8>>,
     reader: R,
     path: Arc<str>,
-    context: ReadContext,
+    context: ByteReadContext,
 }
 
 impl<R: Read + Send> ReaderInput<R> {
-    pub(crate) fn new(before: Vec<u8>, reader: R, path: Arc<str>, watch: ReadContext) -> Self {
+    pub(crate) fn new(before: Vec<u8>, reader: R, path: Arc<str>, watch: ByteReadContext) -> Self {
         Self { prefix: std::io::Cursor::new(before), reader, path, context: watch }
     }
 }
@@ -422,7 +427,7 @@ impl ProgramOutputReader {
 impl Read for ProgramOutputReader {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
         // Returns after each poll, so that the reader can be cancelled.
-        if !self.0.poll_output().map_err(std::io::Error::other)? {
+        if !self.0.wait_for_output().map_err(std::io::Error::other)? {
             return Err(std::io::ErrorKind::Interrupted.into());
         }
         self.0.read(out, &mut |_| Ok::<_, Error>(false)).map_err(std::io::Error::other)

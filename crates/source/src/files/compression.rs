@@ -21,7 +21,7 @@ use tidemill_base::coverage::format_decimal_bytes;
 use zstd::stream::raw::{self, InBuffer, Operation, OutBuffer};
 
 use crate::error::{Error, Result};
-use crate::files::byte_input::{ByteInput, ReadContext, ReaderInput};
+use crate::files::byte_input::{ByteInput, ByteReadContext, ReaderInput};
 
 /// Compression of a file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -597,7 +597,7 @@ pub fn decompressing_reader(
     path: &str,
 ) -> Result<Box<dyn Read + Send>> {
     let path: Arc<str> = path.into();
-    let input = ReaderInput::new(Vec::new(), reader, Arc::clone(&path), ReadContext::default());
+    let input = ReaderInput::new(Vec::new(), reader, Arc::clone(&path), ByteReadContext::default());
     let bytes = decompress(Box::new(input), compression, &path, COMPRESSED_READ_BYTES, None)?;
     Ok(Box::new(DecompressingReader(bytes)))
 }

@@ -9,7 +9,7 @@ use tidemill_base::progress::RunProgress;
 use tidemill_rowfile as rowfile;
 
 use crate::error::{Error, Result};
-use crate::files::byte_input::{OpenFile, ReadContext, ReadPattern};
+use crate::files::byte_input::{ByteReadContext, OpenFile, ReadPattern};
 use crate::files::compression::Compression;
 use crate::files::rowfile_salvage::{StoredRowfile, error_from_rowfile};
 use crate::{Format, SourceFile, SourceSpec, files::listing};
@@ -77,7 +77,7 @@ impl rowfile::ReadAt for CountedRowfile {
 #[derive(Debug)]
 pub struct CheckableRowfiles {
     files: Vec<Arc<SourceFile>>,
-    watch: ReadContext,
+    watch: ByteReadContext,
 }
 
 impl CheckableRowfiles {
@@ -101,10 +101,10 @@ impl CheckableRowfiles {
         });
         let files: Vec<Arc<SourceFile>> = files.collect();
         progress.set_bytes_total(files.iter().map(|file| file.size()).sum());
-        let watch = ReadContext {
+        let watch = ByteReadContext {
             cancel: cancel.clone(),
             progress: progress.clone(),
-            ..ReadContext::default()
+            ..ByteReadContext::default()
         };
         Ok(CheckableRowfiles { files, watch })
     }

@@ -9,7 +9,7 @@ use tidemill_remote::StorageOptions;
 use tidemill_rowfile::ReadAt;
 
 use crate::error::{Error, Result, to_external_error};
-use crate::files::byte_input::{OpenFile, ReadContext, ReadPattern};
+use crate::files::byte_input::{ByteReadContext, OpenFile, ReadPattern};
 use crate::files::compression::Compression;
 use crate::files::listing::{self, ListedFile};
 use crate::files::rowfile_salvage::StoredRowfile;
@@ -92,7 +92,7 @@ fn open_rowfile_bytes(
             "a rowfile is read from its end; fetch the file first and read it from disk",
         ));
     }
-    let watch = ReadContext { cancel: cancel.clone(), ..ReadContext::default() };
+    let watch = ByteReadContext { cancel: cancel.clone(), ..ByteReadContext::default() };
     let open = OpenFile::open(&file, ReadPattern::Random, &watch)?;
     Ok((name, Arc::new(ExternalRowfileBytes(StoredRowfile::KeptOpen(open)))))
 }

@@ -148,7 +148,7 @@ impl FileProber {
     }
 
     /// Adds the servers' last errors to a timeout error.
-    pub(crate) fn add_server_error(&self, error: Error) -> Error {
+    pub(crate) fn with_last_server_failure(&self, error: Error) -> Error {
         match error {
             Error::Io { action, path, source } if source.kind() == io::ErrorKind::TimedOut => {
                 let met = self.servers.lock().iter().find_map(Endpoint::last_failure);

@@ -12,7 +12,7 @@ use super::inferred_columns::check_readable_types;
 use super::{DecoderSpec, FileFormat, FormatKind, LogLineFormat, TextFormat, fixed_columns};
 use crate::SourceSpec;
 use crate::error::Result;
-use crate::schema::file_columns::FileColumns;
+use crate::schema::column_layouts::FileColumns;
 use crate::schema::source_sample::SourceSample;
 use crate::schema::text_options::{TextOptionSupport, parse_log_format};
 

@@ -31,15 +31,15 @@ use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
 use arrow_ipc::{CompressionType, Message, MessageHeader, MetadataVersion};
 use tidemill_base::column_types::is_valid_type;
 
-use super::batch_reader::{self, PlainBatches};
-use super::column_conversion::ColumnConversion;
+use super::arrow_column_conversion::ColumnConversion;
+use super::stored_batch_reader::{self, PlainBatches};
 use super::{
     FileChunk, FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat,
 };
 use crate::SourceFile;
 use crate::error::{Error, Result};
-use crate::files::byte_input::{ByteInput, FileInput, OpenFile, ReadContext, ReadPattern};
-use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::files::byte_input::{ByteInput, ByteReadContext, FileInput, OpenFile, ReadPattern};
+use crate::schema::column_layouts::{ColumnLayoutPolicy, FileColumns};
 
 const ARROW_MAGIC: &[u8; 6] = b"ARROW1";
 /// Maximum nesting of a schema.
@@ -108,7 +108,7 @@ impl TypedFormat for ArrowSourceFormat {
         layouts: ColumnLayoutPolicy,
         stdin: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<FileColumns> {
-        batch_reader::inspect_files(files, layouts, &mut |file| {
+        stored_batch_reader::inspect_files(files, layouts, &mut |file| {
             Ok(Box::new(inspect_file(file, stdin.take())?))
         })
     }
@@ -116,7 +116,7 @@ impl TypedFormat for ArrowSourceFormat {
     fn open_part(&self, mut reading: SplitPartRequest<'_>) -> Result<Box<dyn SplitPartReader>> {
         let stdin = reading.stdin.take();
         let batches = open_batches(&reading, reading.format_metadata()?, stdin)?;
-        Ok(batch_reader::new_batch_reader(reading, PlainBatches(batches)))
+        Ok(stored_batch_reader::new_batch_reader(reading, PlainBatches(batches)))
     }
 
     fn can_read_streams(&self) -> bool {
@@ -349,7 +349,7 @@ fn open_batches(
 ) -> Result<BoxedStoredBatches> {
     let (file, watch) = (&reading.part.file, &reading.context);
     let chunks = reading.part.row_groups.clone().unwrap_or_default();
-    let columns = batch_reader::file_column_indices(&reading.columns);
+    let columns = stored_batch_reader::file_column_indices(&reading.columns);
     let wanted = BatchProjection::new(
         Arc::clone(&layout.decoder_schema),
         layout.conversion.clone(),
@@ -634,7 +634,7 @@ struct ArrowFileReader {
     projection: BatchProjection,
     dictionaries: HashMap<i64, ArrayRef>,
     remaining_spans: std::vec::IntoIter<MessageSpan>,
-    context: ReadContext,
+    context: ByteReadContext,
 }
 
 impl ArrowFileReader {

@@ -14,12 +14,12 @@ use arrow::datatypes::SchemaRef;
 use tidemill_avro as avro;
 use tidemill_base::cancellation::CancelFlag;
 
-use super::batch_reader::{self, StoredBatchIterator};
 use super::julian_dates::{JulianCalendarFlags, convert_batch_to_gregorian};
+use super::stored_batch_reader::{self, StoredBatchIterator};
 use super::{FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat};
 use crate::error::{Error, Result};
-use crate::files::byte_input::{ByteInput, FileInput, OpenFile, ReadContext, ReadPattern};
-use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::files::byte_input::{ByteInput, ByteReadContext, FileInput, OpenFile, ReadPattern};
+use crate::schema::column_layouts::{ColumnLayoutPolicy, FileColumns};
 use crate::{SourceFile, Split};
 
 /// Bytes of one header read; few headers are longer.
@@ -55,7 +55,7 @@ impl TypedFormat for AvroSourceFormat {
         layouts: ColumnLayoutPolicy,
         stdin: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<FileColumns> {
-        batch_reader::inspect_files(files, layouts, &mut |file| {
+        stored_batch_reader::inspect_files(files, layouts, &mut |file| {
             Ok(Box::new(AvroFileMetadata(read_header(file, stdin.take())?)))
         })
     }
@@ -67,7 +67,7 @@ impl TypedFormat for AvroSourceFormat {
             &reading.format_metadata::<AvroFileMetadata>()?.0,
             stdin,
         )?;
-        Ok(batch_reader::new_batch_reader(reading, blocks))
+        Ok(stored_batch_reader::new_batch_reader(reading, blocks))
     }
 
     fn can_read_streams(&self) -> bool {
@@ -190,7 +190,7 @@ impl AvroBlockReader {
         let is_stream = file.is_stream();
         let until = if is_stream { u64::MAX } else { piece.range.end };
         let size = (!is_stream).then_some(file.size());
-        let mut columns = batch_reader::file_column_indices(columns);
+        let mut columns = stored_batch_reader::file_column_indices(columns);
         columns.sort_unstable();
         columns.dedup();
         let input = BufReader::with_capacity(BLOCK_READ_BYTES, ByteInputReader(input));
@@ -277,7 +277,7 @@ fn find_exact_boundaries(splits: &mut [Split], cancel: &CancelFlag) -> Result<()
     let Some(header) = avro_header(&file) else {
         return Err(Error::Internal(format!("`{}` was not looked at", file.display_name)));
     };
-    let watch = ReadContext { cancel: cancel.clone(), ..ReadContext::default() };
+    let watch = ByteReadContext { cancel: cancel.clone(), ..ByteReadContext::default() };
     let open = OpenFile::open(&file, ReadPattern::Random, &watch)?;
     let is_here = open.remote_reader().is_none();
     let mut position = header.header_bytes();

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::rejects::record_fault::{
     ENCODING_HINT, FaultContext, InvisibleBytes, RecordFault, likely_header_hint, nul_hole_hint,
 };
-use crate::schema::file_columns::{
+use crate::schema::column_layouts::{
     ColumnLayoutPolicy, ColumnNameCollector, FileColumns, SampledColumnType,
 };
 use crate::schema::source_sample::{

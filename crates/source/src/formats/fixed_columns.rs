@@ -4,7 +4,7 @@ use arrow::datatypes::Schema;
 use tidemill_text::sql_type_name;
 
 use crate::error::{Error, Result};
-use crate::schema::file_columns::FileColumns;
+use crate::schema::column_layouts::FileColumns;
 
 /// Accepts declared types that equal the column's own type.
 ///

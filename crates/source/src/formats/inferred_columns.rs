@@ -10,7 +10,7 @@ use tidemill_text::TextFaultKind;
 
 use crate::error::{Error, Result};
 use crate::rejects::record_fault::nul_hole_hint;
-use crate::schema::file_columns::{FileColumns, TypeWitnesses};
+use crate::schema::column_layouts::{FileColumns, TypeWitnesses};
 use crate::schema::source_sample::SourceSample;
 use crate::{SourceFile, SourceSpec};
 
@@ -29,7 +29,7 @@ pub(super) fn record_file_types(
 
 /// Returns columns that every file has by name. `is_sampled` states that the sample does not cover all
 /// records.
-pub(super) fn columns_by_name(
+pub(super) fn file_columns_found_by_name(
     fields: Vec<FieldRef>,
     shown_by: &TypeWitnesses,
     is_sampled: bool,

@@ -5,13 +5,13 @@ use tidemill_text::json::{self, JsonDecoder, JsonLayout, RECORD_SEPARATOR};
 use tidemill_text::{BlockDecoder, infer};
 
 use super::inferred_columns::{
-    columns_by_name, declare_types_by_name, declared_columns_without_data, record_file_types,
-    unreadable_records_error,
+    declare_types_by_name, declared_columns_without_data, file_columns_found_by_name,
+    record_file_types, unreadable_records_error,
 };
 use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
 use crate::error::{Error, Result};
-use crate::files::byte_input::{OpenFile, ReadContext, ReadPattern};
-use crate::schema::file_columns::{FileColumns, TypeWitnesses};
+use crate::files::byte_input::{ByteReadContext, OpenFile, ReadPattern};
+use crate::schema::column_layouts::{FileColumns, TypeWitnesses};
 use crate::schema::source_sample::SourceSample;
 use crate::schema::text_options::TextOptionSupport;
 use crate::splits::text_blocks::{RECORD_BYTES_MAX, RecordFraming};
@@ -78,7 +78,7 @@ impl TextFormat for JsonSourceFormat {
 
     /// JSON that is not one object per line is read front to back, because the start of a record depends on
     /// all brackets before it.
-    fn is_unsplittable(&self, file: &SourceFile, watch: &ReadContext) -> Result<bool> {
+    fn is_unsplittable(&self, file: &SourceFile, watch: &ByteReadContext) -> Result<bool> {
         let open = OpenFile::open(file, ReadPattern::Random, watch)?;
         let mut head = vec![0; HEAD_READ_BYTES_MIN];
         loop {
@@ -150,9 +150,11 @@ fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<Fil
         shown_by.record_types(file, &inference.fields());
     }
     match first_fault {
-        _ if inference.object_count() > 0 => {
-            Ok(columns_by_name(inference.fields(), &shown_by, !sample.covers_all_records))
-        }
+        _ if inference.object_count() > 0 => Ok(file_columns_found_by_name(
+            inference.fields(),
+            &shown_by,
+            !sample.covers_all_records,
+        )),
         None => {
             declared_columns_without_data(spec, sample, "record", "blank lines or empty arrays")
         }

@@ -8,7 +8,7 @@ use super::fixed_columns;
 use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
 use crate::SourceSpec;
 use crate::error::Result;
-use crate::schema::file_columns::FileColumns;
+use crate::schema::column_layouts::FileColumns;
 use crate::schema::source_sample::SourceSample;
 
 const NAME: &str = "lines";

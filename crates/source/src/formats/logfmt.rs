@@ -5,12 +5,12 @@ use tidemill_text::logfmt::{self, LogfmtDecoder};
 use tidemill_text::{BlockDecoder, record_boundaries};
 
 use super::inferred_columns::{
-    columns_by_name, declare_types_by_name, declared_columns_without_data, record_file_types,
-    unreadable_records_error,
+    declare_types_by_name, declared_columns_without_data, file_columns_found_by_name,
+    record_file_types, unreadable_records_error,
 };
 use super::{DecoderSpec, FileFormat, FormatKind, TextFormat};
 use crate::error::Result;
-use crate::schema::file_columns::{FileColumns, TypeWitnesses};
+use crate::schema::column_layouts::{FileColumns, TypeWitnesses};
 use crate::schema::source_sample::SourceSample;
 use crate::{SourceFile, SourceSpec};
 
@@ -98,6 +98,6 @@ fn infer_columns(spec: &SourceSpec, sample: &mut SourceSample<'_>) -> Result<Fil
             None => declared_columns_without_data(spec, sample, "record", "blank lines, if any"),
             Some((path, fault)) => Err(unreadable_records_error(path, "logfmt", &fault)),
         },
-        fields => Ok(columns_by_name(fields, &shown_by, !sample.covers_all_records)),
+        fields => Ok(file_columns_found_by_name(fields, &shown_by, !sample.covers_all_records)),
     }
 }

@@ -7,15 +7,15 @@ use arrow::array::{Array, RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 
-use super::batch_reader::{self, PlainBatches};
-use super::column_conversion::ColumnConversion;
+use super::arrow_column_conversion::ColumnConversion;
+use super::stored_batch_reader::{self, PlainBatches};
 use super::{
     BoxedBatchReader, FileChunk, FileFormat, FileMetadata, FormatKind, SplitPartReader,
     SplitPartRequest, TypedFormat,
 };
 use crate::error::{Error, Result};
 use crate::files::byte_input::ByteInput;
-use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::schema::column_layouts::{ColumnLayoutPolicy, FileColumns};
 use crate::{FileLocation, SourceFile};
 
 /// The format of memory rows.
@@ -42,7 +42,7 @@ impl TypedFormat for MemorySourceFormat {
         layouts: ColumnLayoutPolicy,
         _: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<FileColumns> {
-        batch_reader::inspect_files(files, layouts, &mut |file| {
+        stored_batch_reader::inspect_files(files, layouts, &mut |file| {
             let given = memory_rows_of_file(file)?;
             let chunk = |batch: &RecordBatch| FileChunk {
                 row_count: batch.num_rows() as u64,
@@ -67,7 +67,7 @@ impl TypedFormat for MemorySourceFormat {
             let places: Vec<usize> = (0..batch.num_columns()).collect();
             Ok((shown.convert_batch(batch, &places)?, bytes))
         });
-        Ok(batch_reader::new_batch_reader(reading, PlainBatches(batches)))
+        Ok(stored_batch_reader::new_batch_reader(reading, PlainBatches(batches)))
     }
 }
 

@@ -7,10 +7,10 @@
 //!
 //! To add a format, write its file and name it in the list below.
 //!
-//! - `batch_reader`: reader for formats whose rows arrive as batches
+//! - `stored_batch_reader`: reader for formats whose rows arrive as batches
 //! - `inferred_columns`, `fixed_columns`: columns of text formats, inferred from a sample or fixed by the
 //!   format
-//! - `column_conversion`, `union_structs`: conversions of types that SQL does not have
+//! - `arrow_column_conversion`, `union_structs`: conversions of types that SQL does not have
 //! - `julian_dates`: conversion of dates that Spark and Hive wrote by the Julian calendar
 //! - `predicate_mask`: evaluation of predicates on decoded columns
 //! - `registered_formats`: formats that the embedding program adds
@@ -31,21 +31,20 @@ use tidemill_text::syslog::SyslogFraming;
 use tidemill_text::{BlockDecoder, Options, Predicate};
 
 use crate::error::{Error, Result};
-use crate::files::byte_input::{ByteInput, ReadContext};
+use crate::files::byte_input::{ByteInput, ByteReadContext};
 use crate::files::compression::Compression;
 use crate::read_options::ReadOptions;
-use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::schema::column_layouts::{ColumnLayoutPolicy, FileColumns};
 use crate::schema::log_names::is_log_name;
 use crate::schema::source_sample::SourceSample;
 use crate::schema::text_options::{CsvDialect, TextOptionSupport};
 use crate::{SourceFile, SourceSpec, Split, SplitPart};
-use batch_reader::WantedColumn;
+use stored_batch_reader::WantedColumn;
 
 mod access_log;
 mod arrow;
+mod arrow_column_conversion;
 pub(crate) mod avro;
-pub(crate) mod batch_reader;
-mod column_conversion;
 pub(crate) mod delimited;
 mod fixed_columns;
 mod inferred_columns;
@@ -58,6 +57,7 @@ pub(crate) mod parquet;
 mod predicate_mask;
 mod registered_formats;
 pub(crate) mod rowfile;
+pub(crate) mod stored_batch_reader;
 mod syslog;
 mod union_structs;
 
@@ -208,7 +208,7 @@ pub(crate) trait TextFormat: Send + Sync {
     ///
     /// # Errors
     /// Errors of reading the beginning of the file.
-    fn is_unsplittable(&self, _file: &SourceFile, _watch: &ReadContext) -> Result<bool> {
+    fn is_unsplittable(&self, _file: &SourceFile, _watch: &ByteReadContext) -> Result<bool> {
         Ok(false)
     }
 
@@ -363,7 +363,7 @@ pub(crate) struct SplitPartRequest<'a> {
     /// them.
     pub(crate) predicates: &'a [Predicate],
     pub(crate) options: &'a ReadOptions,
-    pub(crate) context: ReadContext,
+    pub(crate) context: ByteReadContext,
     /// Standard input, if that is the file.
     pub(crate) stdin: Option<Box<dyn ByteInput>>,
 }

@@ -55,16 +55,16 @@ use tidemill_remote::reader::ObjectReader;
 use tidemill_remote::{BlockClaims, NetworkTask};
 use tidemill_text::{Predicate, sql_type_name};
 
-use super::batch_reader::{WantedColumn, normalize_field, type_misfit_error};
 use super::julian_dates::{self, JulianCalendarFlags};
+use super::stored_batch_reader::{WantedColumn, normalize_field, type_misfit_error};
 use super::{
     FileChunk, FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest,
     TypedFormat, predicate_mask,
 };
 use crate::error::{Error, Result};
-use crate::files::byte_input::{ByteInput, OpenFile, ReadContext, ReadPattern};
-use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns, FileSchemaCollector};
-use crate::schema::type_unification::{cast_to_source_type, propagate_struct_nulls};
+use crate::files::byte_input::{ByteInput, ByteReadContext, OpenFile, ReadPattern};
+use crate::schema::column_layouts::{ColumnLayoutPolicy, FileColumns, FileSchemaCollector};
+use crate::schema::type_unification::{cast_file_column, propagate_struct_nulls};
 use crate::splits::split::proportional_bytes;
 use crate::{FileLocation, SourceFile, SplitPart};
 
@@ -514,7 +514,7 @@ struct ParquetPartReader {
     /// The requested columns; each `file_index` is the index among the columns of the Parquet reader.
     columns: Vec<ReaderColumn>,
     schema: Arc<Schema>,
-    context: ReadContext,
+    context: ByteReadContext,
     part_bytes: u64,
     part: SplitPart,
     part_rows: u64,
@@ -782,7 +782,7 @@ fn convert_column(
     if of.has_julian_dates {
         column = julian_dates::convert_to_gregorian(&column)?;
     }
-    cast_to_source_type(&column, wanted.target_field.data_type(), exactly)
+    cast_file_column(&column, wanted.target_field.data_type(), exactly)
         .map_err(|reason| type_misfit_error(wanted, input.open_file.path(), &reason))
 }
 
@@ -843,7 +843,7 @@ fn check_row_counts(
     open: &Arc<OpenFile>,
     metadata: &Arc<ParquetMetaData>,
     parts: &[RowGroupRows],
-    watch: &ReadContext,
+    watch: &ByteReadContext,
 ) -> Result<()> {
     if open.remote_reader().is_some() {
         return Ok(());
@@ -885,7 +885,7 @@ struct RowTests<'a> {
     /// Indices in the file of the tested columns, in ascending order.
     file_indices: Vec<usize>,
     input: &'a ParquetInput,
-    context: &'a ReadContext,
+    context: &'a ByteReadContext,
 }
 
 impl RowTests<'_> {

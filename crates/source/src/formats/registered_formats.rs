@@ -16,14 +16,14 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use parking_lot::RwLock;
 
-use super::batch_reader::{self, PlainBatches};
+use super::stored_batch_reader::{self, PlainBatches};
 use super::{
     FileFormat, FileMetadata, Format, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat,
 };
 use crate::SourceFile;
 use crate::error::{Error, Result};
 use crate::files::byte_input::ByteInput;
-use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::schema::column_layouts::{ColumnLayoutPolicy, FileColumns};
 
 /// A boxed sequence of batches with a schema.
 pub type BoxedBatchReader = Box<dyn RecordBatchReader + Send>;
@@ -208,7 +208,7 @@ impl TypedFormat for RegisteredFormat {
         layouts: ColumnLayoutPolicy,
         _: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<FileColumns> {
-        batch_reader::inspect_files(files, layouts, &mut |file| {
+        stored_batch_reader::inspect_files(files, layouts, &mut |file| {
             let schema = self.reader()?.schema(file.display_name(), file.size());
             let schema = schema.map_err(|e| reader_error(&self.name, file.display_name(), e))?;
             Ok(Box::new(RegisteredFileMetadata(schema)))
@@ -218,7 +218,7 @@ impl TypedFormat for RegisteredFormat {
     fn open_part(&self, reading: SplitPartRequest<'_>) -> Result<Box<dyn SplitPartReader>> {
         let piece = reading.part;
         let path = piece.file.display_name().to_owned();
-        let names = batch_reader::file_column_names(reading.metadata, &reading.columns);
+        let names = stored_batch_reader::file_column_names(reading.metadata, &reading.columns);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let given = self.reader()?.read(&path, piece.range.clone(), &names);
         let given = given.map_err(|e| reader_error(&self.name, &path, e))?;
@@ -228,7 +228,7 @@ impl TypedFormat for RegisteredFormat {
             Err(ArrowError::ExternalError(error)) => Err(reader_error(&name, &path, error)),
             Err(error) => Err(reader_error(&name, &path, Box::new(error))),
         });
-        Ok(batch_reader::new_batch_reader(reading, PlainBatches(rows)))
+        Ok(stored_batch_reader::new_batch_reader(reading, PlainBatches(rows)))
     }
 
     fn is_splittable_anywhere(&self) -> bool {

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use tidemill_base::coverage::SalvagedFile;
 use tidemill_rowfile as rowfile;
 
-use super::batch_reader::{self, StoredBatchIterator, WantedColumn};
+use super::stored_batch_reader::{self, StoredBatchIterator, WantedColumn};
 use super::{
     FileChunk, FileFormat, FileMetadata, FormatKind, SplitPartReader, SplitPartRequest, TypedFormat,
 };
@@ -21,7 +21,7 @@ use crate::files::rowfile_salvage::{
     DecodableRows, SkippedRows, StoredRowfile, UndecodableBlocks, error_from_rowfile,
     open_rowfile_per_read, open_stored_rowfile, salvage_report as salvaged_of,
 };
-use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns};
+use crate::schema::column_layouts::{ColumnLayoutPolicy, FileColumns};
 use crate::splits::split::with_rows_before;
 
 /// Maximum number of rowfiles whose footers are kept between planning and reading.
@@ -51,7 +51,7 @@ impl TypedFormat for RowfileSourceFormat {
         layouts: ColumnLayoutPolicy,
         _: &mut Option<Box<dyn ByteInput>>,
     ) -> Result<FileColumns> {
-        batch_reader::inspect_files(files, layouts, &mut |file| {
+        stored_batch_reader::inspect_files(files, layouts, &mut |file| {
             let reader = open_rowfile_per_read(file)?;
             let schema = Arc::new(reader.schema().to_arrow(rowfile::StringLayout::default()));
             let blocks = reader.blocks().iter();
@@ -72,7 +72,7 @@ impl TypedFormat for RowfileSourceFormat {
 
     fn open_part(&self, reading: SplitPartRequest<'_>) -> Result<Box<dyn SplitPartReader>> {
         let blocks = read_blocks(&reading, reading.format_metadata()?)?;
-        Ok(batch_reader::new_batch_reader(reading, blocks))
+        Ok(stored_batch_reader::new_batch_reader(reading, blocks))
     }
 
     fn can_project_nested_fields(&self) -> bool {

@@ -8,7 +8,7 @@ use arrow::compute::take;
 use arrow::datatypes::{Fields, UnionFields};
 use arrow::error::ArrowError;
 
-use crate::schema::file_columns::number_repeated_names;
+use crate::schema::column_layouts::number_repeated_names;
 
 /// Returns the fields of the struct that a union becomes.
 pub(super) fn union_struct_fields(union: &UnionFields) -> Fields {

@@ -8,7 +8,7 @@
 //!
 //! A program is an argument vector, never a shell command line. It runs in a process group of its own, which
 //! is killed as a whole, so that the children of a script end with it. A program with files works in a folder
-//! of its own that contains them ([`program_files`](super::program_files)); any other program works in the
+//! of its own that contains them ([`companion_files`](super::program_files)); any other program works in the
 //! run's folder.
 
 use std::fs::File;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidemill_base::cancellation::{CancelFlag, Interrupted};
 use tidemill_base::redaction;
 
-use crate::programs::program_files::{ProgramFiles, WorkFolder};
+use crate::programs::companion_files::{ProgramFiles, WorkFolder};
 
 /// A result with this module's error.
 pub type Result<T, E = ProgramError> = std::result::Result<T, E>;
@@ -181,7 +181,7 @@ impl FilterProgram {
     }
 
     /// Returns the files that the program finds in its working folder.
-    pub fn files(&self) -> Option<&Arc<ProgramFiles>> {
+    pub fn accompanying_files(&self) -> Option<&Arc<ProgramFiles>> {
         self.files.as_ref()
     }
 
@@ -346,7 +346,7 @@ impl RunningProgram {
     }
 
     /// Returns true if the program has output or has ended; waits for at most 50 ms.
-    pub(crate) fn poll_output(&mut self) -> Result<bool> {
+    pub(crate) fn wait_for_output(&mut self) -> Result<bool> {
         Ok(self.stdout.is_none() || self.wait_until_ready(true)?.has_output)
     }
 

@@ -25,7 +25,7 @@ use tidemill_text::infer::{self, SAMPLE_BYTES_MAX, SAMPLE_RECORDS_MIN};
 use tidemill_text::sql_type_name;
 
 use crate::error::{Error, Result};
-use crate::formats::batch_reader::normalize_field;
+use crate::formats::stored_batch_reader::normalize_field;
 use crate::read_options::ReadOptions;
 use crate::schema::promoted_records::{
     PromotedColumn, PromotedRecord, PromotedRecordKind, as_text_values, nested_row_schema,

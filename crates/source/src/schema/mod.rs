@@ -3,7 +3,7 @@
 //! - `content_detection`: determines compression and format from a file's first bytes instead of its name.
 //! - `distinct_map_keys`: keeps the last entry of each key in a map.
 //! - `field_promotion`: turns the fields of a nested record into columns of the source.
-//! - `file_columns`: maps a source's columns to positions in files whose columns differ.
+//! - `column_layouts`: maps a source's columns to positions in files whose columns differ.
 //! - `flag_distribution`: distributes command-line flags over the files of a query.
 //! - `hidden_columns`: columns such as `filename` and `file_row_number`, which `*` leaves out.
 //! - `log_detection`: detects the format of log files by their lines.
@@ -16,10 +16,10 @@
 //! - `text_options`: the options of text formats, and the formats that support each.
 //! - `type_unification`: the common type of a column in several files, and casts to it.
 
+pub(crate) mod column_layouts;
 pub(crate) mod content_detection;
 pub(crate) mod distinct_map_keys;
 pub(crate) mod field_promotion;
-pub(crate) mod file_columns;
 pub mod flag_distribution;
 pub(crate) mod hidden_columns;
 pub(crate) mod log_detection;

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::files::rowfile_salvage::error_from_rowfile;
 use crate::rejects::record_fault::RecordFault;
 use crate::schema::text_options::TypeMismatchPolicy;
-use crate::schema::type_unification::{cast_to_source_type, mask_nulls};
+use crate::schema::type_unification::{cast_file_column, mask_nulls};
 use crate::{Source, SourceFile};
 
 /// A column of the files whose record has promoted fields.
@@ -407,7 +407,7 @@ pub(crate) fn merge_promoted_column(
     };
     let fit = |column: ArrayRef| match column.data_type() == wanted.data_type() {
         true => Ok(column),
-        false => cast_to_source_type(&column, wanted.data_type(), true).map_err(corrupt),
+        false => cast_file_column(&column, wanted.data_type(), true).map_err(corrupt),
     };
     let (inner, own) = (inner.map(fit).transpose()?, own.map(fit).transpose()?);
     match (inner, own) {

@@ -26,12 +26,12 @@ use tidemill_text::infer::{self, SAMPLE_BYTES_MAX, SAMPLE_RECORDS_MIN};
 use tidemill_text::record_boundaries::RecordGrammar;
 
 use crate::error::{Error, Result};
-use crate::files::byte_input::{ByteInput, ReadContext};
+use crate::files::byte_input::{ByteInput, ByteReadContext};
 use crate::files::unresponsive_files::FileProber;
 use crate::formats::LogLineFormat;
 use crate::formats::delimited::{RejectedSample, SuspectTextColumn, check_header};
 use crate::rejects::record_fault::leading_nuls_hint;
-use crate::schema::file_columns::number_repeated_names;
+use crate::schema::column_layouts::number_repeated_names;
 use crate::schema::text_options::CsvDialect;
 use crate::splits::text_blocks::{BlockFault, BlockReader, RecordFraming, TextBlock};
 use crate::splits::text_stream::{ReadExtent, open_text_blocks};
@@ -88,7 +88,7 @@ pub(crate) struct SourceSample<'a> {
     pub(crate) trailing_nuls_error: Option<Error>,
     /// True if the sampled blocks contain all records.
     pub(crate) covers_all_records: bool,
-    pub(crate) context: ReadContext,
+    pub(crate) context: ByteReadContext,
     pub(crate) stdin: Option<Box<dyn ByteInput>>,
     /// Opens standard input again, from its beginning.
     pub(crate) reopen_stdin: Option<Box<dyn Fn() -> Box<dyn ByteInput>>>,
@@ -111,7 +111,7 @@ impl<'a> SourceSample<'a> {
         files: &'a [Arc<SourceFile>],
         dialect: CsvDialect,
         has_header: bool,
-        watch: ReadContext,
+        watch: ByteReadContext,
         stdin: Option<Box<dyn ByteInput>>,
     ) -> Self {
         SourceSample {
@@ -456,15 +456,16 @@ impl<'a> SourceSample<'a> {
 fn inspect_file<T>(
     asking: Option<&FileProber>,
     file: &SourceFile,
-    watch: &ReadContext,
-    look: impl FnOnce(ReadContext) -> Result<T>,
+    watch: &ByteReadContext,
+    look: impl FnOnce(ByteReadContext) -> Result<T>,
 ) -> Result<Option<T>> {
     let until = asking.and_then(|asking| Some((asking, asking.file_inspection_deadline(file)?)));
     let Some((asking, until)) = until else { return look(watch.clone()).map(Some) };
     let began = Instant::now();
     let gave = Arc::default();
     let cancel = watch.cancel.child_flag_with_deadline(until);
-    let limited = ReadContext { cancel, program_output_bytes: Arc::clone(&gave), ..watch.clone() };
+    let limited =
+        ByteReadContext { cancel, program_output_bytes: Arc::clone(&gave), ..watch.clone() };
     let found = look(limited);
     asking.handle_inspection(file, began, (&watch.cancel, gave.load(Ordering::Relaxed)), found)
 }

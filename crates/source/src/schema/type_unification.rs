@@ -260,7 +260,7 @@ pub(crate) fn preserves_order(own: &DataType, wanted: &DataType) -> bool {
 ///
 /// # Errors
 /// A message about a value that the type cannot hold, if `exactly` is set.
-pub(crate) fn cast_to_source_type(
+pub(crate) fn cast_file_column(
     column: &ArrayRef,
     wanted: &DataType,
     exactly: bool,
@@ -565,7 +565,7 @@ mod tests {
             }
             if let Some(expected) = expected {
                 assert_eq!(unify_types(&expected, &two), Ok(expected.clone()));
-                let nulls = cast_to_source_type(&new_null_array(&one, 3), &expected, true).unwrap();
+                let nulls = cast_file_column(&new_null_array(&one, 3), &expected, true).unwrap();
                 assert_eq!((nulls.data_type(), nulls.len()), (&expected, 3));
             }
         }
@@ -615,7 +615,7 @@ mod tests {
             (&letters, DataType::BinaryView, Ok(vec!["6162", "∅"])),
             (&no_letters, DataType::Utf8View, Err("cannot be read as TEXT")),
         ] {
-            match (cast_to_source_type(array, &wanted, true), expected) {
+            match (cast_file_column(array, &wanted, true), expected) {
                 (Ok(found), Ok(expected)) => {
                     assert_eq!(found.data_type(), &wanted);
                     assert_eq!(shown(&found), expected);
@@ -624,7 +624,7 @@ mod tests {
                 (found, expected) => panic!("{found:?} {expected:?}"),
             }
         }
-        let rounded = cast_to_source_type(&long, &DataType::Float64, false).unwrap();
+        let rounded = cast_file_column(&long, &DataType::Float64, false).unwrap();
         assert_eq!(shown(&rounded), ["1.0", "9007199254740992.0"]);
     }
 
@@ -642,7 +642,7 @@ mod tests {
             ("b", DataType::Utf8View),
             ("c", list_of(DataType::Int64)),
         ]);
-        let found = cast_to_source_type(&own, &wanted, true).unwrap();
+        let found = cast_file_column(&own, &wanted, true).unwrap();
         assert_eq!(found.data_type(), &wanted);
         assert_eq!(shown(&found), ["{a: 1, b: x, c: ∅}", "{a: ∅, b: y, c: ∅}"]);
 
@@ -652,7 +652,7 @@ mod tests {
             Some(vec![]),
         ]));
         let wanted = DataType::LargeList(field("item", DataType::Float64));
-        let found = cast_to_source_type(&own, &wanted, true).unwrap();
+        let found = cast_file_column(&own, &wanted, true).unwrap();
         assert_eq!(shown(&found), ["[1.0, ∅]", "∅", "[]"]);
     }
 
@@ -691,9 +691,9 @@ mod tests {
             for own in [one, two] {
                 // Values that the width cannot hold are null here.
                 let column = arrow::compute::cast(&all, own).unwrap();
-                let found = cast_to_source_type(&column, &together, true).unwrap();
+                let found = cast_file_column(&column, &together, true).unwrap();
                 prop_assert_eq!(shown(&found), shown(&column));
-                let floats = cast_to_source_type(&column, &Float64, true);
+                let floats = cast_file_column(&column, &Float64, true);
                 let is_exact = shown(&column).iter().all(|text| {
                     text.parse::<i128>().is_ok_and(|value| value as f64 as i128 == value) || text == "∅"
                 });

@@ -11,7 +11,7 @@ use tidemill_base::column_types::dictionary_text_type;
 use tidemill_text::{Predicate, ValueCondition};
 
 use crate::error::{Error, Result};
-use crate::formats::batch_reader::WantedColumn;
+use crate::formats::stored_batch_reader::WantedColumn;
 use crate::read_options::ReadOptions;
 use crate::schema::hidden_columns::{self, HiddenColumn};
 use crate::schema::nested_projection::{self, NestedProjection};
@@ -80,7 +80,7 @@ pub(crate) struct BatchAssembler {
     origins: Vec<BatchColumnOrigin>,
     /// Columns of the files that are read.
     file_columns: Vec<(usize, FieldRef)>,
-    /// Predicates, by position among `file_columns`.
+    /// Predicates, by position among `column_layouts`.
     predicates: Vec<Predicate>,
     /// Null arrays for missing columns and for fields that are not read.
     null_columns: nested_projection::NullColumns,

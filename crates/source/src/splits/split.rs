@@ -231,7 +231,7 @@ impl SplitPacker {
 }
 
 /// Divides a size into equal ranges of at most the target size; a single range may exceed it by half.
-pub(crate) fn equal_ranges(size: u64, target: u64) -> Vec<Range<u64>> {
+pub(crate) fn divide_into_ranges(size: u64, target: u64) -> Vec<Range<u64>> {
     let target = target.max(1);
     let count = if size <= target.saturating_add(target / 2) { 1 } else { size.div_ceil(target) };
     let at = |index: u64| {
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn ranges_cover_a_file_without_gap_or_sliver() {
         for (size, target) in [(0, 10), (1, 1), (7, 1), (100, 30), (45, 30), (46, 30)] {
-            let ranges = equal_ranges(size, target);
+            let ranges = divide_into_ranges(size, target);
             let mut at = 0;
             for range in &ranges {
                 assert_eq!(range.start, at);
@@ -297,7 +297,7 @@ mod tests {
             assert_eq!(at, size);
             assert!(ranges.iter().all(|r| r.end - r.start <= target.saturating_add(target / 2)));
         }
-        assert_eq!(equal_ranges(45, 30).len(), 1);
-        assert_eq!(equal_ranges(46, 30).len(), 2);
+        assert_eq!(divide_into_ranges(45, 30).len(), 1);
+        assert_eq!(divide_into_ranges(46, 30).len(), 2);
     }
 }

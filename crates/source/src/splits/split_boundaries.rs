@@ -10,7 +10,7 @@ use tidemill_base::cancellation::CancelFlag;
 use tidemill_text::record_boundaries::{self, RecordCutter};
 
 use crate::error::Result;
-use crate::files::byte_input::{ByteInput, FileInput, OpenFile, ReadContext, ReadPattern};
+use crate::files::byte_input::{ByteInput, ByteReadContext, FileInput, OpenFile, ReadPattern};
 use crate::splits::text_blocks::{self, RECORD_BYTES_MAX};
 use crate::splits::text_stream::{BYTE_ORDER_MARK, find_records_offset};
 use crate::{Source, SourceFile, Split, schema::content_detection};
@@ -159,7 +159,7 @@ pub(crate) fn guess_boundary_from_before(
     {
         return Ok(None);
     }
-    let watch = ReadContext { cancel: cancel.clone(), ..ReadContext::default() };
+    let watch = ByteReadContext { cancel: cancel.clone(), ..ByteReadContext::default() };
     let open = Arc::new(OpenFile::open(file, ReadPattern::Random, &watch)?);
     let grammar = source.record_grammar();
     let first = first_record_offset(source, file, &watch)?;
@@ -196,7 +196,7 @@ pub(crate) fn guess_boundary_from_before(
 /// Returns the offset of a file's header, or of its first record, behind skipped lines. If no lines are
 /// skipped, only a byte-order mark is passed: the record automaton may take a line that declares the
 /// separator for a part of the first record.
-fn first_record_offset(source: &Source, file: &SourceFile, watch: &ReadContext) -> Result<u64> {
+fn first_record_offset(source: &Source, file: &SourceFile, watch: &ByteReadContext) -> Result<u64> {
     if file.skipped_lines == 0 {
         let open = OpenFile::open(file, ReadPattern::Random, watch)?;
         let mut mark = [0; BYTE_ORDER_MARK.len()];
@@ -237,7 +237,7 @@ pub(crate) fn find_exact_boundaries(
             continue;
         }
         let mut wanted = splits[first..at].iter_mut().filter(|s| s.parts[0].range.start > 0);
-        let watch = ReadContext { cancel: cancel.clone(), ..ReadContext::default() };
+        let watch = ByteReadContext { cancel: cancel.clone(), ..ByteReadContext::default() };
         let mut position = first_record_offset(source, &file, &watch)?;
         let open =
             Arc::new(OpenFile::open(&file, ReadPattern::UntilSplitEnd(file.size()), &watch)?);

@@ -28,15 +28,15 @@ use tidemill_text::{
 
 use crate::error::{Error, Result};
 use crate::files::byte_input::{
-    ByteInput, FileInput, OpenFile, ReadContext, ReadPattern, ReaderInput,
+    ByteInput, ByteReadContext, FileInput, OpenFile, ReadPattern, ReaderInput,
 };
 use crate::formats::{DecoderSpec, SplitPartReader, SplitPartRequest, TextFormat};
 use crate::read_options::ReadOptions;
 use crate::rejects::occurrence_counts::{OccurrenceCounts, OccurrenceLocation};
 use crate::rejects::record_fault::{FaultContext, InvisibleBytes, RecordFault};
 use crate::rejects::reject_log::{REJECT_COPY_BYTES_MAX, RejectLog, RejectedRecord};
+use crate::schema::column_layouts::{ColumnLayoutPolicy, SAME_LAYOUT_HINT};
 use crate::schema::distinct_map_keys::keep_last_map_entries;
-use crate::schema::file_columns::{ColumnLayoutPolicy, SAME_LAYOUT_HINT};
 use crate::schema::hidden_columns::{self, RecordNumbering};
 use crate::schema::promoted_records::{
     ExtractedRecords, InvalidRecordValue, PromotedFieldCount, RecordExtractor,
@@ -342,12 +342,12 @@ impl SplitReader {
                 object.start_early_fetch(next.file.size())?;
             }
         }
-        let watch = ReadContext {
+        let watch = ByteReadContext {
             cancel: self.options.cancel.clone(),
             progress: self.options.progress.clone(),
             prefetch_budget: self.options.prefetch_budget.clone(),
             allows_short_reads: self.options.low_latency,
-            ..ReadContext::default()
+            ..ByteReadContext::default()
         };
         let layout = self.source.columns.layout_index(piece.file.index);
         if self.assembly.switch_layout(&self.source, layout)? {
@@ -445,7 +445,7 @@ impl SplitReader {
     fn take_standard_input(
         &self,
         file: &SourceFile,
-        watch: &ReadContext,
+        watch: &ByteReadContext,
     ) -> Result<Option<Box<dyn ByteInput>>> {
         if !file.is_stdin() {
             return Ok(None);
@@ -465,7 +465,7 @@ impl SplitReader {
         &mut self,
         format: &dyn TextFormat,
         piece: &SplitPart,
-        watch: ReadContext,
+        watch: ByteReadContext,
     ) -> Result<PartContent> {
         let file = &piece.file;
         if self.decoder.is_none() || format.needs_file_context() {
@@ -534,7 +534,7 @@ impl SplitReader {
         &mut self,
         piece: &SplitPart,
         first: u64,
-        watch: ReadContext,
+        watch: ByteReadContext,
     ) -> Result<PartContent> {
         let open = Arc::new(OpenFile::open(
             &piece.file,
@@ -1096,7 +1096,7 @@ fn check_header(source: &Source, file: &SourceFile, names: Vec<String>) -> Resul
 fn check_can_be_split(
     format: &dyn TextFormat,
     file: &SourceFile,
-    watch: &ReadContext,
+    watch: &ByteReadContext,
 ) -> Result<()> {
     match format.is_unsplittable(file, watch)? {
         false => Ok(()),

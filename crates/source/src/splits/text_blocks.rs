@@ -504,7 +504,7 @@ impl BlockReader {
 
     /// Leaves the first record to the next range if it begins at or behind the limit, which can happen behind
     /// skipped lines. Must be called before the first block.
-    pub(crate) fn stop_at_limit(&mut self) {
+    pub(crate) fn end_if_at_limit(&mut self) {
         self.is_done = self.limit.is_some_and(|limit| self.position() >= limit);
     }
 
@@ -839,11 +839,11 @@ impl BlockReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::byte_input::{ReadContext, ReaderInput};
+    use crate::files::byte_input::{ByteReadContext, ReaderInput};
 
     fn blocks(text: &[u8], grammar: RecordGrammar, from: usize, limit: Option<u64>) -> BlockReader {
         let rest = std::io::Cursor::new(text[from..].to_vec());
-        let input = ReaderInput::new(Vec::new(), rest, "x".into(), ReadContext::default());
+        let input = ReaderInput::new(Vec::new(), rest, "x".into(), ByteReadContext::default());
         BlockReader::new(Box::new(input), grammar, from as u64, limit)
     }
 
@@ -964,7 +964,7 @@ mod tests {
 
     fn sequence(text: &[u8], limit: Option<u64>) -> BlockReader {
         let rest = std::io::Cursor::new(text.to_vec());
-        let input = ReaderInput::new(Vec::new(), rest, "x".into(), ReadContext::default());
+        let input = ReaderInput::new(Vec::new(), rest, "x".into(), ByteReadContext::default());
         let mut blocks = BlockReader::new(Box::new(input), RecordFraming::Json, 0, limit);
         blocks.enable_line_counting(1);
         blocks.detect_json_layout(&"x".into()).unwrap();
@@ -1119,7 +1119,7 @@ mod tests {
                 let mut blocks = blocks(text.as_bytes(), csv, 0, limit);
                 blocks.enable_line_counting(1);
                 blocks.skip_lines(skipped).unwrap();
-                blocks.stop_at_limit();
+                blocks.end_if_at_limit();
                 assert_eq!((blocks.position(), blocks.line), (offset, Some(line)), "{text:.9?}");
                 let rest = &text[usize::try_from(offset).unwrap()..];
                 let is_ours = limit.is_none_or(|limit| offset < limit) && !rest.is_empty();
@@ -1146,7 +1146,7 @@ mod tests {
                     Ok(count)
                 }
             }
-            let watch = ReadContext { allows_short_reads: true, ..ReadContext::default() };
+            let watch = ByteReadContext { allows_short_reads: true, ..ByteReadContext::default() };
             let pieces = Pieces(text.clone().into_bytes(), piece);
             let input = ReaderInput::new(Vec::new(), pieces, "x".into(), watch);
             let mut blocks = BlockReader::new(Box::new(input), RecordGrammar::LINES, 0, None);

@@ -7,7 +7,7 @@ use tidemill_text::record_boundaries::RecordGrammar;
 
 use crate::error::Result;
 use crate::files::byte_input::{
-    ByteInput, FileInput, FilteredInput, OpenFile, ReadContext, ReadPattern,
+    ByteInput, ByteReadContext, FileInput, FilteredInput, OpenFile, ReadPattern,
 };
 use crate::files::compression::COMPRESSED_READ_BYTES;
 use crate::splits::text_blocks::{BlockReader, RecordFraming};
@@ -38,7 +38,7 @@ pub(crate) enum ReadExtent {
 ///
 /// # Errors
 /// [`Error::Corrupt`](crate::Error::Corrupt); those of reading.
-pub(crate) fn verify_compressed_file(file: &SourceFile, watch: ReadContext) -> Result<()> {
+pub(crate) fn verify_compressed_file(file: &SourceFile, watch: ByteReadContext) -> Result<()> {
     let cancel = watch.cancel.clone();
     // Opening the file checks that it is unchanged.
     let open = Arc::new(OpenFile::open(file, ReadPattern::UntilSplitEnd(file.size()), &watch)?);
@@ -66,7 +66,7 @@ pub(crate) fn open_text_blocks(
     file: &SourceFile,
     stdin: Option<Box<dyn ByteInput>>,
     ends: impl Into<RecordFraming>,
-    watch: ReadContext,
+    watch: ByteReadContext,
     extent: ReadExtent,
 ) -> Result<(BlockReader, Option<Arc<OpenFile>>)> {
     let (cancel, is_eager) = (watch.cancel.clone(), watch.allows_short_reads);
@@ -141,7 +141,7 @@ fn skip_to_records(
     // The separator line is one of the skipped lines.
     if file.skipped_lines > 0 {
         blocks.skip_lines(file.skipped_lines.saturating_sub(u64::from(said > 0)))?;
-        blocks.stop_at_limit();
+        blocks.end_if_at_limit();
     }
     let _ = file.records_offset.set(blocks.position());
     Ok(())
@@ -156,7 +156,7 @@ fn skip_to_records(
 pub(crate) fn find_records_offset(
     file: &SourceFile,
     ends: impl Into<RecordFraming>,
-    watch: &ReadContext,
+    watch: &ByteReadContext,
 ) -> Result<u64> {
     if let Some(at) = file.records_offset.get() {
         return Ok(*at);

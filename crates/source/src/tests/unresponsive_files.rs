@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::files::byte_input::{OpenFile, ReadContext, ReadPattern};
+use crate::files::byte_input::{ByteReadContext, OpenFile, ReadPattern};
 use crate::schema::content_detection;
 
 /// Timeouts that responsive files never reach, however busy the machine is.
@@ -75,7 +75,7 @@ fn compressed_file_split_by_its_name_is_refused_when_read() {
     let mut twin = source.files()[1].clone_unopened();
     twin.detected_compression = OnceLock::new();
     let (twin, middle) = (Arc::new(twin), source.files()[1].size() / 2);
-    let watch = ReadContext::default();
+    let watch = ByteReadContext::default();
     let open = OpenFile::open(&twin, ReadPattern::Random, &watch).unwrap();
     let mut seen = [0; 2000];
     let count = open.read_at(&mut seen, middle).unwrap();

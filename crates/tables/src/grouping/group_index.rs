@@ -38,7 +38,7 @@ use tidemill_base::error::{Error, Result};
 use tidemill_sql::IntoTidemillError;
 
 use crate::grouping::cache_prefetch::{PREFETCH_DISTANCE, prefetch_item};
-use crate::grouping::group_codes::GroupCodes;
+use crate::grouping::coded_keys::GroupCodes;
 use crate::value_encoding;
 
 /// Returns the type in which keys of type `of` are hashed, compared and stored: strings and bytes become

@@ -10,7 +10,7 @@ use arrow::datatypes::{
 };
 use tidemill_base::error::{Error, Result};
 
-use super::extremes::decode_plain_values;
+use super::extremes::decode_value_states;
 use super::value_presence::ValuePresence;
 use super::{ChunkStates, GroupedRows, StateColumn, StateRoutes, state_type_error};
 use crate::spec::BitwiseOperator;
@@ -126,7 +126,7 @@ where
     }
 
     fn decode(&self, array: &ArrayRef) -> Result<ChunkStates> {
-        decode_plain_values(self.operator.sql_name(), &self.argument_type, array)
+        decode_value_states(self.operator.sql_name(), &self.argument_type, array)
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {

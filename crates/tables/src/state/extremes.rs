@@ -131,7 +131,7 @@ impl<T: ArrowPrimitiveType> StateColumn for ExtremeStates<T> {
     }
 
     fn decode(&self, array: &ArrayRef) -> Result<ChunkStates> {
-        decode_plain_values(self.function_name, &self.argument_type, array)
+        decode_value_states(self.function_name, &self.argument_type, array)
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {
@@ -161,7 +161,7 @@ fn replace_if_smaller<N: ArrowNativeTypeOp>(held: &mut N, value: N) {
     }
 }
 
-pub(super) fn decode_plain_values(
+pub(super) fn decode_value_states(
     name: &str,
     argument: &DataType,
     array: &ArrayRef,
@@ -250,7 +250,7 @@ impl StateColumn for TextExtremeStates {
     }
 
     fn decode(&self, array: &ArrayRef) -> Result<ChunkStates> {
-        decode_plain_values(self.function_name, &self.argument_type, array)
+        decode_value_states(self.function_name, &self.argument_type, array)
     }
 
     fn finish(&mut self, group_count: usize) -> Result<ArrayRef> {

@@ -64,7 +64,7 @@ use quantiles::QuantilesKind;
 use sketch_column::{ErasedSketchStates, SketchStates};
 use stored_sketches::HllUnionKind;
 use sums::{DecimalSumStates, FloatSumStates, IntegerSumStates};
-use time_aggregates::TimeStates;
+use time_aggregates::TimeAsNumberStates;
 use top_k::TopKKind;
 use value_lists::ValueListStates;
 use value_presence::ValuePresence;
@@ -385,7 +385,7 @@ pub(crate) trait StateColumn: Send {
 /// (see [`has_mergeable_state`]).
 pub(crate) fn new_state_column(aggregate: &TableAggregate) -> Result<Box<dyn StateColumn>> {
     if time_aggregates::to_number_aggregate(aggregate).is_some() {
-        return Ok(Box::new(TimeStates::new(aggregate)?));
+        return Ok(Box::new(TimeAsNumberStates::new(aggregate)?));
     }
     let output = aggregate.output_field.data_type().clone();
     Ok(match &aggregate.function {

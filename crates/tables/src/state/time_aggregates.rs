@@ -17,12 +17,12 @@ use crate::aggregates::wide_sums::TIME_NUMBER_TYPE;
 use crate::spec::{MergeableFunction, TableAggregate};
 
 /// The states of an aggregate over times, which are those of the same aggregate over numbers.
-pub(super) struct TimeStates {
+pub(super) struct TimeAsNumberStates {
     number_states: Box<dyn StateColumn>,
     output_field: FieldRef,
 }
 
-impl TimeStates {
+impl TimeAsNumberStates {
     /// Creates an empty column.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl TimeStates {
         let numbers = to_number_aggregate(aggregate).ok_or_else(|| {
             Error::Internal(format!("{} over {}", aggregate.function, aggregate.argument_type))
         })?;
-        Ok(TimeStates {
+        Ok(TimeAsNumberStates {
             number_states: new_state_column(&numbers)?,
             output_field: Arc::clone(&aggregate.output_field),
         })
@@ -76,7 +76,7 @@ fn numbers_to_times(numbers: &ArrayRef, output: &Field) -> Result<ArrayRef> {
     Ok(cast_with_options(&units, output.data_type(), &STRICT_CAST_OPTIONS)?)
 }
 
-impl StateColumn for TimeStates {
+impl StateColumn for TimeAsNumberStates {
     fn update(&mut self, rows: &GroupedRows<'_>) -> Result<()> {
         let numbers = rows.argument_values.map(times_to_numbers).transpose()?;
         self.number_states.update(&GroupedRows { argument_values: numbers.as_ref(), ..*rows })

@@ -16,7 +16,7 @@ use crate::value_parsing::{describe_type, is_text_type};
 use crate::value_span::ValueSpan;
 
 /// An exact reader of a record.
-pub(super) struct ExactReader<'a> {
+pub(super) struct FaultReportingReader<'a> {
     cursor: JsonCursor<'a>,
     /// Start of the record in its block.
     record_start: usize,
@@ -36,7 +36,7 @@ pub(super) struct ExactReader<'a> {
     key_tally: Option<&'a RefCell<KeyTally>>,
 }
 
-impl<'a> ExactReader<'a> {
+impl<'a> FaultReportingReader<'a> {
     /// Returns a reader of `record`, which has no line end.
     pub(super) fn new(record: &'a [u8], base: usize, strict: bool, mismatch_is_null: bool) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl<'a> ExactReader<'a> {
             // The path is known only on the way to the value; the caller discards the columns' values.
             (None, Some(first)) => {
                 let JsonCursor { text, checks_skipped_values: strict, .. } = self.cursor;
-                let mut again = ExactReader::new(text, self.record_start, strict, false);
+                let mut again = FaultReportingReader::new(text, self.record_start, strict, false);
                 again.described_start = Some(*first);
                 again.read_record(wanted, columns)
             }

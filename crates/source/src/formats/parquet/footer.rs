@@ -40,7 +40,7 @@ use crate::SourceFile;
 use crate::error::{Error, Result};
 use crate::files::byte_input::{OpenFile, ReadPattern};
 use crate::formats::arrow::{find_unsupported_integer, unsupported_integer_error};
-use crate::formats::column_conversion::{rename_repeated_columns, with_name};
+use crate::formats::arrow_column_conversion::{rename_repeated_columns, with_name};
 use crate::formats::julian_dates::JulianCalendarFlags;
 
 /// Size of the footer length and the magic bytes at the end of a file.

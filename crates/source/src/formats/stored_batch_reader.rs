@@ -15,9 +15,9 @@ use tidemill_rowfile as rowfile;
 
 use super::{FileChunk, FileMetadata, SplitPartReader, SplitPartRequest};
 use crate::error::{Error, Result};
-use crate::files::byte_input::ReadContext;
-use crate::schema::file_columns::{ColumnLayoutPolicy, FileColumns, FileSchemaCollector};
-use crate::schema::type_unification::{cast_to_source_type, propagate_struct_nulls};
+use crate::files::byte_input::ByteReadContext;
+use crate::schema::column_layouts::{ColumnLayoutPolicy, FileColumns, FileSchemaCollector};
+use crate::schema::type_unification::{cast_file_column, propagate_struct_nulls};
 use crate::{SourceFile, SplitPart};
 
 /// A column to read.
@@ -190,7 +190,7 @@ pub(crate) struct SplitPartBatchReader<B> {
     batch_rows: usize,
     /// True if the next rows belong to a batch from which rows were already returned.
     is_batch_tail: bool,
-    context: ReadContext,
+    context: ByteReadContext,
     /// Bytes of the part that have not been reported as progress.
     unreported_bytes: u64,
     part: SplitPart,
@@ -263,7 +263,7 @@ impl<B: StoredBatchIterator> SplitPartBatchReader<B> {
             let exactly = wanted.type_witness.is_some();
             // Readers may leave any value below a null.
             let column = propagate_struct_nulls(column)?;
-            cast_to_source_type(&column, wanted.target_field.data_type(), exactly)
+            cast_file_column(&column, wanted.target_field.data_type(), exactly)
                 .map_err(|reason| type_misfit_error(wanted, &self.path, &reason))
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;

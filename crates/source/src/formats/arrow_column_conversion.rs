@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use super::parquet::inexact_types::{ConversionMisfitKind, UUID_BYTES, convert_array};
 use super::union_structs::union_struct_fields;
 use crate::error::{Error, Result};
-use crate::schema::file_columns::number_repeated_names;
+use crate::schema::column_layouts::number_repeated_names;
 
 /// Metadata key of an Arrow field for the name of its extension type.
 const EXTENSION_NAME_KEY: &str = "ARROW:extension:name";
