@@ -2,7 +2,7 @@
 //!
 //! A text key can come as dictionary codes if Parquet stores its column as codes or if the column of a text file
 //! has low cardinality, and if the query uses the column for nothing else. The map then passes codes on, and the
-//! tables group by them ([`coded_keys`](tidemill_tables::grouping::group_codes)).
+//! tables group by them ([`coded_keys`](tidemill_tables::grouping::coded_keys)).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! DataFusion parses, type-checks and optimises the SQL. If the optimised plan has an aggregation over
 //! nothing but per-record steps of one source, with small sources joined to it
-//! ([`build_side_extraction`](crate::planning::build_sides)), that aggregation is cut out. The part below it becomes the *map*,
+//! ([`build_side_extraction`](crate::planning::build_side_extraction)), that aggregation is cut out. The part below it becomes the *map*,
 //! which runs per split. The aggregation itself becomes the *tables*, with our mergeable states. The part
 //! above it becomes the *finish plan*, which DataFusion runs once over the finished table. Distinct counts
 //! work because the optimiser turns them into two aggregations, the lower of which is a grouping without

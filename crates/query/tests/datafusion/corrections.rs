@@ -347,7 +347,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
         fault: "A number with a decimal point becomes a DOUBLE before any calculation.",
         issue: None,
         files: &["sql/src/literal_arithmetic.rs", "dialect/src/decimal_literals.rs"],
-        parts: &["planner Constants"],
+        parts: &["planner LiteralArithmeticPlanner"],
         evidence: Evidence::Queries(&[
             answers("SELECT 0.06 + 0.01", "0.06999999999999999", "0.07"),
             answers("SELECT 9007199254740993.0", "9007199254740992.0", "9007199254740993"),
@@ -583,7 +583,7 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             value are combined by their text.",
         issue: None,
         files: &["sql/src/in_lists.rs"],
-        parts: &["rule Constants"],
+        parts: &["rule ConstantListRule"],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT abs(x) IN (CASE WHEN a > 1 THEN 2 END, 7) FROM '$/numbers.csv'",

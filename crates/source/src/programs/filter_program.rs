@@ -8,7 +8,7 @@
 //!
 //! A program is an argument vector, never a shell command line. It runs in a process group of its own, which
 //! is killed as a whole, so that the children of a script end with it. A program with files works in a folder
-//! of its own that contains them ([`companion_files`](super::program_files)); any other program works in the
+//! of its own that contains them ([`companion_files`](super::companion_files)); any other program works in the
 //! run's folder.
 
 use std::fs::File;

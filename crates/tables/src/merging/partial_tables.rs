@@ -133,7 +133,7 @@ impl<W: Write> PartialTableWriter<W> {
     }
 
     /// Appends groups, as
-    /// [`MergedTable::next_encoded_groups`](crate::merge::MergedTable::next_encoded_groups) returns them.
+    /// [`MergedTable::next_encoded_groups`](crate::merging::merge::MergedTable::next_encoded_groups) returns them.
     ///
     /// # Errors
     /// Returns write errors.
