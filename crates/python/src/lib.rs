@@ -81,7 +81,7 @@ use crate::errors::{issue_warning, to_exception};
 use crate::interruptible_wait::{ProgressDisplay, SignalWaiter, run_on_thread};
 use crate::object_sources::NamedObject;
 use crate::options::{JobText, LimitOptions, OnOptions, SinkOptions, SourceOptions, TurboOptions};
-use crate::parameters::{NamedPythonParameter, to_engine_parameters};
+use crate::parameters::{NamedPythonParameter, into_engine_parameters};
 use crate::result::{RawAnswers, RawResult, RawSchema, coverage_json};
 use crate::workers::{RawAnswering, RawWorker};
 
@@ -143,7 +143,8 @@ fn query<'py>(
     let (query, sink, master) = py
         .detach(|| -> Result<_> {
             let query = Query { sql, sources, ..Query::default() };
-            let (query, copy) = split_copy(query.with_parameters(&to_engine_parameters(given)?)?)?;
+            let (query, copy) =
+                split_copy(query.with_parameters(&into_engine_parameters(given)?)?)?;
             if progressive && copy.is_some() {
                 return Err(Error::usage_with_hint(
                     "COPY writes one result, and `progressive` gives the answers before it",
@@ -451,7 +452,7 @@ fn explain_query(
         let mut defaults = source.into_source_spec(String::new())?;
         program_files::attach_program_files(files.as_ref(), &mut defaults.filter_program);
         let query = Query { sql, sources, file_defaults: defaults, turbo, ..Query::default() };
-        let (query, sink) = split_copy(query.with_parameters(&to_engine_parameters(given)?)?)?;
+        let (query, sink) = split_copy(query.with_parameters(&into_engine_parameters(given)?)?)?;
         Ok(("query", query, sink, ResourceLimits::default()))
     })
 }
@@ -469,7 +470,7 @@ fn unknown_tables(
         let named = |name| NamedSource { name, spec: SourceSpec::default() };
         let sources = names.into_iter().map(named).collect();
         let query = Query { sql, sources, ..Query::default() };
-        let query = to_engine_parameters(given).and_then(|given| query.with_parameters(&given));
+        let query = into_engine_parameters(given).and_then(|given| query.with_parameters(&given));
         let query = query.and_then(split_copy);
         let tables = query.map(|(query, _)| query.unresolved_tables()).unwrap_or_default();
         tables.into_iter().map(|table| (table.written_name, table.source_name)).collect()

@@ -16,14 +16,14 @@ pub(crate) type NamedPythonParameter = (String, PythonParameterValue);
 ///
 /// # Errors
 /// [`Error::Internal`] for a kind that the package does not give.
-pub(crate) fn to_engine_parameters(
+pub(crate) fn into_engine_parameters(
     given: Vec<NamedPythonParameter>,
 ) -> Result<Vec<(String, QueryParameter)>> {
-    given.into_iter().map(|(name, value)| Ok((name, value.to_engine_parameter()?))).collect()
+    given.into_iter().map(|(name, value)| Ok((name, value.into_engine_parameter()?))).collect()
 }
 
 impl PythonParameterValue {
-    fn to_engine_parameter(self) -> Result<QueryParameter> {
+    fn into_engine_parameter(self) -> Result<QueryParameter> {
         let PythonParameterValue(kind, text, items) = self;
         Ok(match kind.as_str() {
             "null" => QueryParameter::Null,
@@ -37,7 +37,7 @@ impl PythonParameterValue {
             "interval" => QueryParameter::TypedLiteral("INTERVAL", text),
             "bytes" => QueryParameter::Bytes(decode_bytes(&text)?),
             "list" => {
-                let items = items.into_iter().map(PythonParameterValue::to_engine_parameter);
+                let items = items.into_iter().map(PythonParameterValue::into_engine_parameter);
                 QueryParameter::List(items.collect::<Result<_>>()?)
             }
             _ => match kind.strip_prefix("cast ") {

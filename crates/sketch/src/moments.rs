@@ -570,7 +570,7 @@ impl Int192 {
         self.0 = [limb0, limb1, limb2];
     }
 
-    fn to_i128(&self) -> Option<i128> {
+    fn checked_i128(&self) -> Option<i128> {
         let value = (u128::from(self.0[1]) << 64 | u128::from(self.0[0])).cast_signed();
         ((value >> 127) as u64 == self.0[2]).then_some(value)
     }
@@ -578,7 +578,7 @@ impl Int192 {
     /// Returns the integer, saturated to 128 bits.
     pub(crate) fn saturating_i128(&self) -> i128 {
         let is_negative = self.0[2] >> 63 == 1;
-        self.to_i128().unwrap_or(if is_negative { i128::MIN } else { i128::MAX })
+        self.checked_i128().unwrap_or(if is_negative { i128::MIN } else { i128::MAX })
     }
 
     /// Returns doubles that add up to the integer exactly: its digits of 32 bits, the highest one signed.
@@ -656,7 +656,7 @@ impl MomentValue for i64 {
     }
 
     fn rounded_sum(sum: &Int192) -> f64 {
-        match sum.to_i128() {
+        match sum.checked_i128() {
             Some(sum) => sum as f64,
             None => {
                 let mut total = FloatSum::new();
@@ -668,8 +668,8 @@ impl MomentValue for i64 {
 
     fn centered_product_sum(count: u64, products: &Int192, left: &Int192, right: &Int192) -> f64 {
         let narrow = || {
-            let products = i128::from(count).checked_mul(products.to_i128()?)?;
-            products.checked_sub(left.to_i128()?.checked_mul(right.to_i128()?)?)
+            let products = i128::from(count).checked_mul(products.checked_i128()?)?;
+            products.checked_sub(left.checked_i128()?.checked_mul(right.checked_i128()?)?)
         };
         if let Some(difference) = narrow() {
             return difference as f64;
@@ -791,7 +791,7 @@ mod tests {
         for value in [0, 1, -1, i128::MAX, i128::MIN, 1 << 64, -(1 << 64), 0x1234_5678_9abc_def0] {
             let mut whole = Int192::default();
             whole.add(value);
-            assert_eq!(whole.to_i128(), Some(value));
+            assert_eq!(whole.checked_i128(), Some(value));
             assert_eq!(<i64 as MomentValue>::rounded_sum(&whole), value as f64);
             let mut sum = FloatSum::new();
             whole.exact_parts().for_each(|part| sum.add(part));

@@ -306,7 +306,6 @@ impl SortedBlocks {
     /// # Errors
     /// [`Error::CorruptSpill`], [`Error::Io`], [`Error::DiskFull`] if runs have to be written,
     /// [`Error::Cancelled`].
-    #[expect(clippy::should_implement_trait, reason = "it fails, and is asked again")]
     pub fn next_block(&mut self) -> Result<Option<SortedBlock>> {
         self.cancel.check_cancelled()?;
         if self.limit.is_some_and(|limit| self.taken_rows >= limit) {

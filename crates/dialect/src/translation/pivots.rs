@@ -241,10 +241,11 @@ fn unexpanded_unpivot_items(
     ]
 }
 
-/// Returns the columns and labels of an UNPIVOT with calls of COLUMNS, and the names of its two new columns.
-pub(super) fn unexpanded_unpivot_entries(
-    select: &Select,
-) -> Option<(Vec<(Expr, Expr)>, Ident, Ident)> {
+/// The columns and labels of an UNPIVOT, and the names of its two new columns.
+pub(super) type UnpivotEntries = (Vec<(Expr, Expr)>, Ident, Ident);
+
+/// Returns the entries of an UNPIVOT with calls of COLUMNS.
+pub(super) fn unexpanded_unpivot_entries(select: &Select) -> Option<UnpivotEntries> {
     let [
         SelectItem::Wildcard(_),
         SelectItem::ExprWithAlias { expr, alias: name },

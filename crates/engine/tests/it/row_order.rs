@@ -294,7 +294,7 @@ fn collect_keeps_input_order_beside_unmergeable_aggregates() {
 fn column_is_sorted_although_a_filter_fixes_its_cast() {
     let folder = Folder::new();
     let hours = [9, 3, 9, 1, 3, 1, 9].map(|hour| format!("2024-02-29T0{hour}:00:00,{hour}\n"));
-    folder.write("o.csv", &format!("ts,v\n{}", hours.concat()));
+    folder.write("o.csv", format!("ts,v\n{}", hours.concat()));
     let filter = "WHERE ts::DATE = DATE '2024-02-29'";
     for (sql, expected) in [
         (format!("SELECT v FROM '$/o.csv' {filter} ORDER BY ts"), "1 1 3 3 9 9 9"),

@@ -558,7 +558,11 @@ pub(crate) const CORRECTIONS: &[Correction] = &[
             and casts of constants even without rows.",
         issue: None,
         files: &["sql/src/short_circuit_evaluation.rs"],
-        parts: &["planner DefaultQueryPlanner, left out", "planner ShortCircuitPlanner", "rule CasePreservationRule"],
+        parts: &[
+            "planner DefaultQueryPlanner, left out",
+            "planner ShortCircuitPlanner",
+            "rule CasePreservationRule",
+        ],
         evidence: Evidence::Queries(&[
             answers(
                 "SELECT id FROM '$/zero.csv' WHERE x <> 0 AND 1000 / x > 3",
