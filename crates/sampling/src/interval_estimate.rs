@@ -26,7 +26,7 @@
 //! *Ends of runs.* A group in a run of the input (a day, a key) differs from its surroundings by its whole
 //! quantity, at two places. That is no draw from a distribution, of which two values would leave two degrees
 //! of freedom and t = 4.3: the order leaves gaps of about equal length, and a run ends somewhere within one.
-//! So the run has one split too many or too few, seldom two. `examples/runs.rs` measures that number. With m
+//! The run therefore has one split too many or too few, seldom two. `examples/runs.rs` measures that number. With m
 //! splits in the run, the variance of an end is about 0.1 + 0.055 log₂ m, the *same whatever share is read*
 //! (except for halves and quarters, for which it is less): with nine tenths read, the remaining tenth is no
 //! more even than any other tenth. (When the variance was multiplied by the unread share, like chance, 57 %
@@ -699,7 +699,7 @@ impl ResidualStatistics {
 /// (whose fourth moment is three times the square of the second), all degrees count; if it is 1, one degree.
 /// Between these, Satterthwaite's 3(Σd²)²/Σd⁴ - 2 is right on average and too large exactly if the variance
 /// came out too small (for means of a group in a run of a tenth of the splits, 90 % of the intervals held).
-/// So fewer degrees count, down to the effective number itself.
+/// Fewer degrees count instead, down to the effective number itself.
 fn effective_degrees(sum: f64, squares: f64, count: f64, most: f64) -> f64 {
     let effective = sum * sum / squares;
     let share = ((effective - 1.0) / (count / 3.0 - 1.0)).clamp(0.0, 1.0);

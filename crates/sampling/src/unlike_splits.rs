@@ -5,7 +5,7 @@
 //! no rule on the sample's variance can detect it. Withholding the intervals of samples that met the incident
 //! makes things worse: the intervals left are those of samples that missed it.
 //!
-//! So each interval has a *margin*: with the sample's confidence, at most a share `s` of the splits can be
+//! Each interval therefore has a *margin*: with the sample's confidence, at most a share `s` of the splits can be
 //! unlike all those read. The margin is the amount that this share could add or take away.
 //!
 //! ```text

@@ -24,7 +24,7 @@
 //! budgets, where the smaller one applies: bins that exceed the larger budget exceed the smaller one too. The
 //! smallest and the largest value are stored separately and are functions of the multiset too.
 //!
-//! So an answer comes with an interval that *certainly* contains the exact one, without
+//! An answer therefore comes with an interval that *certainly* contains the exact one, without
 //! a probability: the bounds of the bins that the quantile falls into. The width of a bin follows from
 //! the data: 2,048 bins over a day of epoch seconds are 64 seconds wide; over a million values
 //! spread evenly between 0 and 1 they are 0.8% of the value wide; over n octaves (powers of two)

@@ -1,4 +1,4 @@
-//! What a split costs beside its bytes: the same files read in small splits and in large ones.
+//! Measures the fixed cost of a split: reads the same files in small splits and in large ones.
 //!
 //! ```text
 //! cargo run --release -p tidemill-source --example split_cost -- [FORMAT] [FILES] [BYTES_OF_FILE] [SMALL] [LARGE]
@@ -84,7 +84,7 @@ fn measured(
     let mut rows = 0;
     for _ in 0..RUNS {
         let options = ReadOptions::default();
-        let before = cpu();
+        let before = cpu_time();
         rows = 0;
         for split in &splits {
             let mut reader = source.read_split(split, &options)?;
@@ -92,13 +92,13 @@ fn measured(
                 rows += batch?.num_rows() as u64;
             }
         }
-        best = best.min(cpu().saturating_sub(before));
+        best = best.min(cpu_time().saturating_sub(before));
     }
     Ok(Measured { splits: splits.len(), rows, cpu: best })
 }
 
-/// What the processor has spent on this process.
-fn cpu() -> Duration {
+/// Returns the CPU time of this process.
+fn cpu_time() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is one `timespec`.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };

@@ -2,7 +2,7 @@
 //!
 //! An [`AggregateTable`] takes the map's rows or another table's [`GroupChunk`], and computes its answer at
 //! the end. A worker fills tables and hands them over as chunks; [`merging`] folds the chunks into one table.
-//! Where a state depends on the order of rows ([`TableSpec::is_order_insensitive`]), chunks are merged in the
+//! If a state depends on the order of rows ([`TableSpec::is_order_insensitive`]), chunks are merged in the
 //! order of the splits. The same input therefore gives the same answer, byte for byte, for any number of
 //! workers.
 

@@ -5,12 +5,12 @@
 //! at the gate is bounded: a worker starts a split only a few behind the next to pass. A worker that waits
 //! leaves its core to other runs on this machine.
 //!
-//! Where all states give the same answer in any order of rows, a worker fills one table with all of its
+//! If all states give the same answer in any order of rows, a worker fills one table with all of its
 //! splits, and the workers' tables are merged in the end: each group is merged once per worker, not once per
 //! split. A split with a wrong boundary has filled a worker's table with invalid rows; then all tables are
 //! filled again, the second way.
 //!
-//! Where the order of rows matters, and after a wrong boundary, a worker fills a table per split and hands it
+//! If the order of rows matters, and after a wrong boundary, a worker fills a table per split and hands it
 //! over as chunks, which pass the gate with their split. A split with a wrong boundary is read again, and
 //! nothing of its first reading has been merged.
 

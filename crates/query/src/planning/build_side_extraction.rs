@@ -1,6 +1,6 @@
 //! Build sides: join inputs that are small enough to hold in memory beside the source that is read in splits.
 //!
-//! Of the sources that a query joins, the largest is the **stream**, cut into splits as a single source is.
+//! The largest of the sources that a query joins is the **stream**, cut into splits as a single source is.
 //! An input that is joined to it below the aggregation is a **build side**: a plan of its own over the other
 //! sources, which runs once before the first split is read and whose rows stay in memory. The join is then a
 //! per-record step like others: every split's map probes the same rows, so the tables of the splits merge as

@@ -1,7 +1,7 @@
 //! Comparison with Arrow's own readers: random schemas and random documents, which both must
 //! read alike.
 //!
-//! Where the two are known to differ (`docs/corner-cases.md`), Arrow reads an equivalent document
+//! For the known differences (`docs/corner-cases.md`), Arrow reads an equivalent document
 //! in which both agree on the spelling of such values: [`values::for_arrow`],
 //! and a function of the same name in `json`, have one rule per line.
 
